@@ -1,0 +1,69 @@
+"""Every exception and warning that credibly raises, as one tree.
+
+::
+
+    CrediblyError
+    ├── InputError (also ValueError)          the data or an argument cannot be used as given
+    │   ├── SeparationError                   no maximum-likelihood estimate exists: classes are separated
+    │   ├── CollinearityError                 no unique maximum-likelihood estimate: columns are collinear
+    │   └── NewClassError                     a label that the model was not built for
+    ├── NotPositiveDefinite (also ValueError, ArithmeticError)   a matrix that must be positive definite is not
+    └── NoEvidenceError (also AttributeError) the quantity does not exist for this model (a flat prior)
+
+    ConvergenceWarning (scikit-learn's)       an iteration ended without reaching its goal
+    DataWarning                               the data were used, but not quite as they came
+    UnreliableWarning                         a corrected number was read that its own check does not support
+
+A message says what was expected, what came, and what to change.
+"""
+
+from sklearn.exceptions import ConvergenceWarning
+
+__all__ = [
+    "CollinearityError",
+    "ConvergenceWarning",
+    "CrediblyError",
+    "DataWarning",
+    "InputError",
+    "NewClassError",
+    "NoEvidenceError",
+    "NotPositiveDefinite",
+    "SeparationError",
+    "UnreliableWarning",
+]
+
+
+class CrediblyError(Exception):
+    """The root of every error raised by credibly."""
+
+
+class InputError(CrediblyError, ValueError):
+    """The data or an argument cannot be used as given."""
+
+
+class SeparationError(InputError):
+    """The classes are separated, so the maximum-likelihood estimate is infinite."""
+
+
+class CollinearityError(InputError):
+    """Columns are linearly dependent, so the maximum-likelihood estimate is not unique."""
+
+
+class NewClassError(InputError):
+    """A label appeared that was not among the classes of the first fit."""
+
+
+class NotPositiveDefinite(CrediblyError, ValueError, ArithmeticError):
+    """A matrix that must be positive definite is not."""
+
+
+class NoEvidenceError(CrediblyError, AttributeError):
+    """The quantity does not exist for this model; for a flat prior there is no evidence."""
+
+
+class DataWarning(UserWarning):
+    """The data were used, but not quite as they came."""
+
+
+class UnreliableWarning(UserWarning):
+    """A corrected number was read although its own check says not to rely on it."""

@@ -1,0 +1,1 @@
+"""Pure functions of arrays; this room knows no statistics vocabulary."""
