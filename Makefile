@@ -1,0 +1,82 @@
+# Every target does its own set-up: `make test` may be the first command in a fresh clone.
+# Needs make and a Python >= 3.11 with venv and pip; another one than python3: make test PYTHON=python3.13
+
+PYTHON ?= python3
+VENV   := .venv
+RUN    := $(VENV)/bin/python
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:            # two pips in one environment would fight
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-slow check format bench docs clean distclean force
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# --- set-up -------------------------------------------------------------------
+# One environment, one stamp per set of extras; a stamp older than pyproject.toml means: install again.
+# pip only ever adds, so the sets share the environment without undoing each other.
+# Tools are started with `python -m`, because scripts in .venv/bin break when a clone is moved.
+
+MADE := $(VENV)/.made
+CORE := $(VENV)/.installed-core
+DEV  := $(VENV)/.installed-dev
+DOCS := $(VENV)/.installed-docs
+
+# A missing environment, one whose interpreter is gone, or one that came along with a copied clone
+# (it would import the *other* clone's sources) is set up anew.
+ifneq ($(shell $(RUN) -c "" 2>/dev/null && cat $(MADE) 2>/dev/null),$(CURDIR))
+$(MADE): force
+endif
+
+$(MADE):
+	$(PYTHON) -m venv $(VENV)
+	@echo '$(CURDIR)' > $@
+
+$(CORE): pyproject.toml $(MADE)
+	$(RUN) -m pip install --quiet --editable .
+	@touch $@
+
+$(DEV): pyproject.toml $(MADE)
+	$(RUN) -m pip install --quiet --editable '.[dev]'
+	@touch $(CORE) $@
+
+$(DOCS): pyproject.toml $(MADE)
+	$(RUN) -m pip install --quiet --editable '.[docs]'
+	@touch $(CORE) $@
+
+# --- verbs --------------------------------------------------------------------
+
+demo: $(CORE)  ## fit two real data sets; print summary, evidence, calibration, predictions
+	$(RUN) -m credibly.cli.demo
+
+test: check  ## everything CI runs: check, then the tests
+	$(RUN) -m pytest tests $(PYTEST_ARGS)
+
+test-slow: $(DEV)  ## the tests marked slow
+	$(RUN) -m pytest tests -m slow $(PYTEST_ARGS)
+
+check: $(DEV)  ## formatting, lint, strict types, the examples in docstrings
+	$(RUN) -m ruff format --check .
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+	$(RUN) -m pytest --quiet src
+
+format: $(DEV)  ## let ruff fix what it can
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
+
+bench: $(DEV)  ## us against the peers, in one process tree
+	$(RUN) -m benchmarks.linear
+
+docs: $(DOCS)  ## the guide and the API reference, into docs/_build/html
+	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
+	@echo 'open docs/_build/html/index.html'
+
+clean:  ## remove what the other targets made, but for the environment
+	rm -rf build dist docs/_build docs/api/generated demo-report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+distclean: clean  ## … and the environment too
+	rm -rf $(VENV)

@@ -1,0 +1,189 @@
+"""From choices to a posterior: which prior, which search, and what to do when there is no prior.
+
+The one place where an estimator's strings ("empirical", "sgd") become objects.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from credibly.data.columns import Columns
+from credibly.data.source import Block, Rows, add
+from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SeparationError
+from credibly.inference.evidence import INTERCEPT_SCALE, ScaledPriors, maximise_evidence
+from credibly.inference.frame import Frame
+from credibly.inference.laplace import Controls, laplace, sampled_start, stochastic_gradient
+from credibly.inference.objective import AnyLikelihood, Objective
+from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.model.priors import Normal, WeightShape
+from credibly.numerics.arrays import Array
+from credibly.numerics.newton import Status
+
+PRIOR_CHOICES = '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0) or None'
+PriorChoice = Normal | str | None
+SUSPICIOUS_SCORE = 12.0  # a fitted probability within e⁻¹² of certainty: worth asking whether it would go on
+SINGULAR = 1e-13  # of the largest eigenvalue: rounding of a Gram matrix
+
+
+class Problem(NamedTuple):
+    """All that learning needs to know of the data."""
+
+    likelihood: AnyLikelihood
+    rows: Rows  # of the design, in the frame
+    frame: Frame
+    columns: Columns
+    shape: WeightShape
+    names: list[str]
+
+
+class Search(NamedTuple):
+    """How the mode is looked for."""
+
+    controls: Controls
+    stochastic: bool
+    rng: np.random.Generator
+
+
+class Learnt(NamedTuple):
+    """A posterior with the prior it came from."""
+
+    result: InferenceResult
+    prior: Gaussian | None  # in the frame
+    contrast: Array
+    status: Status
+    prior_scale: Array | None = None  # on standardised columns, where learnt
+
+
+def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
+    """Fit with the prior chosen by an object or a short string."""
+    check_prior(choice)
+    if choice is None:
+        return _without_prior(problem, search)
+    if isinstance(choice, Normal):
+        return learn_from(problem, explicit_prior(choice, problem), np.eye(problem.shape.n_outputs), search)
+    return _with_learnt_scales(problem, choice, search)
+
+
+def check_prior(choice: object) -> None:
+    """Refuse what is no prior, before any work."""
+    known = isinstance(choice, Normal) or choice is None or (isinstance(choice, str) and choice in {"empirical", "ard"})
+    if not known:
+        raise InputError(f"prior must be {PRIOR_CHOICES}; got {choice!r}.")
+
+
+def learn_from(problem: Problem, prior: Gaussian | None, contrast: Array, search: Search) -> Learnt:
+    """Find the mode under one given prior."""
+    objective = Objective(problem.likelihood, problem.rows, prior, contrast)
+    size = contrast.shape[1] * problem.shape.per_output
+    start = np.zeros(size) if prior is None else prior.mean
+    if search.stochastic:
+        result = stochastic_gradient(search.rng, objective, start, search.controls)
+    else:
+        result = laplace(objective, sampled_start(objective, start), search.controls)
+    return Learnt(result, prior, contrast, result.solution.status)
+
+
+def explicit_prior(choice: Normal, problem: Problem) -> Gaussian:
+    """A prior in data units as a Gaussian in the frame."""
+    moments = choice.moments(problem.shape)
+    per_class = moments.mean.reshape(problem.shape.n_outputs, -1)
+    # Rows of `axes` are the frame's unit vectors in data units, so that precision_u = (axes' whitener)ᵀ(…).
+    size = problem.shape.per_output
+    axes = np.kron(np.eye(problem.shape.n_outputs), problem.frame.to_data(np.eye(size)))
+    return Gaussian.from_mapped_moments(problem.frame.to_frame(per_class).reshape(-1), moments.cov, axes, "the prior")
+
+
+def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt:
+    d = problem.shape.n_features
+    group = np.zeros(d, dtype=np.intp) if choice == "empirical" else np.arange(d)
+    row = None
+    if problem.shape.intercept:  # the intercept at the column means, as a combination of the frame's weights
+        row = np.append((problem.columns.mean - problem.frame.center) / problem.frame.scale, 1.0)
+    priors = ScaledPriors(group, row, problem.shape.n_outputs)
+    best = maximise_evidence(problem.likelihood, priors, problem.rows, search.controls)
+    prior, contrast = priors.prior(best.theta), np.eye(problem.shape.n_outputs)
+    scale = np.exp(best.theta)
+    if search.stochastic:
+        return learn_from(problem, prior, contrast, search)._replace(prior_scale=scale)
+    status = best.result.solution.status
+    if status is Status.CONVERGED and best.at_bound:
+        status = Status.SCALE_AT_BOUND
+    return Learnt(best.result, prior, contrast, status, scale)
+
+
+def standardised_prior(columns: Columns, shape: WeightShape, scale: Array) -> Normal:
+    """The learnt prior in data units: slopes s/spread, the intercept at the column means Normal(0, 10²)."""
+    slopes = np.broadcast_to(scale, (shape.n_features,)) / columns.scale
+    if not shape.intercept:
+        return Normal(mean=np.zeros(shape.per_output), cov=np.diag(slopes**2))
+    root = np.diag(np.append(slopes, INTERCEPT_SCALE))
+    root[-1, :-1] = -slopes * columns.mean
+    return Normal(mean=np.zeros(shape.per_output), cov=root @ root.T)
+
+
+def _without_prior(problem: Problem, search: Search) -> Learnt:
+    refuse_collinear(problem)
+    contrast = sum_to_zero(problem.shape.n_outputs)
+    try:
+        learnt = learn_from(problem, None, contrast, search)
+    except NotPositiveDefinite as error:
+        refuse_separated(problem)
+        raise CollinearityError(
+            "The information matrix became singular on the way to the maximum-likelihood estimate: some combination of "
+            "columns is hardly determined by these rows. Use a prior, e.g. Normal(scale=2.5)."
+        ) from error
+    W = contrast @ learnt.result.posterior.mean.reshape(contrast.shape[1], -1)
+    largest = float(problem.rows.map(lambda rows: np.abs(rows.X @ W.T)).max())
+    if not learnt.status.good or largest > SUSPICIOUS_SCORE:
+        refuse_separated(problem)
+    return learnt
+
+
+def sum_to_zero(n_outputs: int) -> Array:
+    """Orthonormal columns that span the weight vectors adding to zero over classes, (K, K-1); [[1]] for one."""
+    if n_outputs == 1:
+        return np.eye(1)
+    centring = np.eye(n_outputs) - 1.0 / n_outputs
+    return np.linalg.qr(centring[:, :-1])[0]
+
+
+def refuse_collinear(problem: Problem) -> None:
+    """Without a prior, linearly dependent columns leave the estimate undetermined: name them."""
+
+    def block(rows: Block) -> tuple[Array | float, ...]:
+        Z = rows.X if rows.weight is None else rows.X[rows.weight > 0]
+        gram = Z.T @ Z
+        return (gram if isinstance(gram, np.ndarray) else gram.toarray(),)
+
+    values, vectors = np.linalg.eigh(problem.rows.sum(block, add)[0])
+    null = vectors[:, values <= SINGULAR * values[-1]]
+    if null.size:
+        labels = [*problem.names, "intercept"][: problem.shape.per_output]
+        tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
+        constant = [label for label, flat in zip(problem.names, problem.columns.constant, strict=True) if flat]
+        detail = f" ({', '.join(map(repr, constant))} constant)" if constant else ""
+        raise CollinearityError(
+            f"Columns {', '.join(map(repr, tied))} are linearly dependent{detail}, so without a prior their coefficients "
+            "are not determined. Drop some of them, or use a prior, e.g. Normal(scale=2.5)."
+        )
+
+
+def refuse_separated(problem: Problem) -> None:
+    """Raise if the classes are separated: then the estimate is infinite, whatever an optimiser returns."""
+    from credibly.diagnostics.separation import separation  # noqa: PLC0415  (needs linprog: slow to import)
+
+    counted = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight) > 0
+    Z, y = problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
+    found = separation(Z[:, : problem.shape.n_features], y, fit_intercept=problem.shape.intercept)
+    if found:
+        names = ", ".join(repr(problem.names[int(j)]) for j in found.columns) or "the intercept"
+        raise SeparationError(
+            f"The classes are separated ({found.kind}) by {names}: a threshold there predicts {len(found.rows)} of "
+            f"{len(y)} rows without error, so the maximum-likelihood estimate is infinite. Use a prior: "
+            'prior="empirical", or Normal(scale=2.5).'
+        )
+
+
+def _dense(rows: Block) -> Array:
+    return rows.X if isinstance(rows.X, np.ndarray) else np.asarray(rows.X.toarray())
+

@@ -1,0 +1,97 @@
+"""The table that `summary()` returns: text in a terminal, HTML in a notebook, a data frame on request."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from credibly.inference.posterior import WeightPosterior
+from credibly.numerics.arrays import Array
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One row per weight: mode, standard deviation, interval, probability of being positive.
+
+    Attributes
+    ----------
+    title : str
+    notes : list of str
+        Lines printed under the table: evidence, status.
+    names : list of str
+        Feature names, then ``intercept``.
+    classes : list of str or None
+        One block of rows per class; None for two classes with one weight vector.
+    columns : dict of str to (M,) array
+        ``mode, sd, lower, upper, p_positive`` and without a prior ``z, p``.
+    """
+
+    title: str
+    notes: list[str]
+    names: list[str]
+    classes: list[Any] | None
+    columns: dict[str, Array]
+
+    def _labels(self) -> list[tuple[str, ...]]:
+        if self.classes is None:
+            return [(name,) for name in self.names]
+        return [(str(label), name) for label in self.classes for name in self.names]
+
+    def _cells(self) -> list[list[str]]:
+        rows = zip(*(values for values in self.columns.values()), strict=True)
+        return [[f"{value:.4g}" for value in row] for row in rows]
+
+    def __str__(self) -> str:
+        head = [*(["class"] if self.classes is not None else []), "", *self.columns]
+        body = [[*label, *cells] for label, cells in zip(self._labels(), self._cells(), strict=True)]
+        n_text = len(head) - len(self.columns)
+        widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
+        lines = [_aligned(row, widths, n_text) for row in [head, *body]]
+        rule = "─" * len(lines[0])
+        return "\n".join([self.title, rule, lines[0], rule, *lines[1:], rule, *self.notes])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        corner = "<th></th>" * (1 if self.classes is None else 2)
+        body = "".join(
+            "<tr>" + "".join(f"<th>{escape(part)}</th>" for part in label) + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+            for label, cells in zip(self._labels(), self._cells(), strict=True)
+        )
+        notes = "<br>".join(escape(note) for note in self.notes)
+        caption = f"<caption>{escape(self.title)}</caption>"
+        return f"<table>{caption}<thead><tr>{corner}{head}</tr></thead><tbody>{body}</tbody></table><p>{notes}</p>"
+
+    def to_frame(self) -> "pd.DataFrame":
+        """A pandas frame indexed by feature name (K classes: by class and feature name)."""
+        import pandas as pd  # noqa: PLC0415  (an extra)
+
+        if self.classes is None:
+            index: pd.Index[Any] = pd.Index(self.names)
+        else:
+            index = pd.MultiIndex.from_product([self.classes, self.names], names=["class", None])
+        return pd.DataFrame(self.columns, index=index)
+
+
+def _aligned(row: Sequence[str], widths: Sequence[int], n_text: int) -> str:
+    return "  ".join(
+        cell.ljust(width) if i < n_text else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+    )
+
+
+def weight_columns(posterior: WeightPosterior, level: float, *, tests: bool) -> dict[str, Array]:
+    """The columns of a weight table; `tests` adds Wald's z and two-sided p."""
+    mode, sd, interval = posterior.mean, posterior.std, posterior.interval(level)
+    z = mode / sd
+    columns = {"mode": mode, "sd": sd, "lower": interval[:, 0], "upper": interval[:, 1], "p_positive": ndtr(z)}
+    if tests:
+        columns |= {"z": z, "p": 2 * ndtr(-np.abs(z))}
+    return columns

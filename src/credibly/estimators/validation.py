@@ -1,0 +1,240 @@
+"""What comes in from a user, checked once: below the estimators there are only clean arrays and class codes."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse import csr_array, issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    column_or_1d,
+    validate_data,
+)
+
+from credibly.data.columns import Columns
+from credibly.data.source import MemoryRows
+from credibly.errors import InputError, NewClassError
+from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.linalg import DesignMatrix
+
+LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
+MOST_NAMED = 5
+
+
+class Table(NamedTuple):
+    """Training rows: clean columns, class codes, weights."""
+
+    X: DesignMatrix
+    codes: Codes
+    classes: AnyArray
+    weight: Array | None
+
+    def rows(self, n_jobs: int | None) -> MemoryRows:
+        """The table as rows to learn from."""
+        y = self.codes.astype(float) if len(self.classes) == 2 else self.codes
+        return MemoryRows(self.X, y, self.weight, threads=n_threads(n_jobs))
+
+
+@contextmanager
+def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
+    """Leave the estimator as it was when fitting fails or is interrupted."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def read_training(
+    estimator: BaseEstimator,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    *,
+    classes: ArrayLike | None = None,
+    reset: bool = True,
+) -> Table:
+    """Columns, codes and weights of a training table, or an error that says what to change."""
+    refuse_missing_labels(y)
+    refuse_text(X)
+    X, y = validate_data(
+        estimator,
+        X,
+        y,
+        reset=reset,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite=False,  # found while the columns are described, and named
+    )
+    check_classification_targets(y)
+    known, codes = encode(y, classes)
+    return Table(canonical(X), codes, known, read_weights(sample_weight, X))
+
+
+def read_columns(estimator: BaseEstimator, X: ArrayLike) -> DesignMatrix:
+    """Columns to predict from, in the order of the fit."""
+    refuse_text(X)
+    X = validate_data(
+        estimator,
+        X,
+        reset=False,
+        accept_sparse="csr",
+        dtype=[np.float64, np.float32],
+        ensure_all_finite=False,
+    )
+    table = canonical(X)
+    values = table.data if isinstance(table, csr_array) else table
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = values.sum(dtype=np.float64)
+    if not np.isfinite(total):
+        refuse_not_finite(table, feature_names(estimator))
+    return table
+
+
+def canonical(X: Any) -> DesignMatrix:
+    """Sparse tables as CSR arrays without duplicates; dense ones as they are."""
+    if not issparse(X):
+        return np.asarray(X)
+    rows = csr_array(X).astype(np.float64, copy=False)
+    if not rows.has_canonical_format:
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows
+
+
+def encode(y: AnyArray, classes: ArrayLike | None) -> tuple[AnyArray, Codes]:
+    """Labels as codes 0 … K-1 into sorted classes; given classes, only those are allowed."""
+    found, codes = np.unique(y, return_inverse=True)
+    if classes is None:
+        if len(found) < 2:
+            raise InputError(
+                f"y holds only one class, {found[0]!r}; a classifier needs at least two classes. If others exist but are "
+                "absent from these rows, use partial_fit with classes=[...]."
+            )
+        return found, codes
+    known = np.unique(column_or_1d(classes))
+    new = [label for label in found.tolist() if label not in set(known.tolist())]
+    if new:
+        raise NewClassError(
+            f"y holds labels that the model was not built for: {new}; it knows {known.tolist()}. A linear model cannot "
+            "grow a class: fit again on all rows, or name all classes at the first partial_fit(..., classes=[...])."
+        )
+    return known, np.searchsorted(known, y)
+
+
+def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | None:
+    """Weights as float64, None for all ones."""
+    if sample_weight is None:
+        return None
+    weight = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+    if (weight < 0).any():
+        raise InputError(
+            f"sample_weight must not be negative; {int((weight < 0).sum())} of {len(weight)} are, the first in row "
+            f"{int(np.flatnonzero(weight < 0)[0])}."
+        )
+    if not weight.any():
+        raise InputError("sample_weight is zero for every row; give at least one row a positive weight.")
+    return weight
+
+
+def refuse_missing_labels(y: ArrayLike) -> None:
+    """A missing label is an error for a discriminative model."""
+    values = y if isinstance(y, np.ndarray) or hasattr(y, "__array__") else np.asarray(y, dtype=object)
+    array = np.asarray(values)
+    if array.dtype != object or array.ndim != 1:
+        return
+    missing = [i for i, label in enumerate(array) if label is None or label != label or str(label) == "<NA>"]
+    if missing:
+        raise InputError(
+            f"y has missing labels (None or NaN) in {len(missing)} of {len(array)} rows, the first in row {missing[0]}; "
+            "drop those rows. (Generative models can learn from unlabelled rows; this one cannot.)"
+        )
+
+
+def refuse_text(X: Any) -> None:
+    """Columns of strings or categories are named before NumPy stumbles over them."""
+    dtypes = getattr(X, "dtypes", None)
+    columns = getattr(X, "columns", None)
+    if columns is None or dtypes is None:
+        _refuse_text_array(X)
+        return
+    text = [name for name, dtype in zip(columns, dtypes, strict=True) if _is_text(dtype)]
+    if text:
+        raise InputError(
+            f"X has columns that are not numbers: {named(text)}. Encode them first, e.g. with scikit-learn's "
+            "OneHotEncoder in a ColumnTransformer, or pandas.get_dummies."
+        )
+
+
+def _is_text(dtype: Any) -> bool:
+    name = str(dtype).lower()
+    return name.startswith(("str", "category", "categorical", "enum", "datetime", "date", "large_string"))
+
+
+def _refuse_text_array(X: Any) -> None:
+    if isinstance(X, np.ndarray) and X.dtype.kind in "US":
+        raise InputError(
+            "X is an array of strings; expected numbers. Encode text columns first, e.g. with scikit-learn's "
+            "OneHotEncoder."
+        )
+
+
+def check_columns(columns: Columns, X: DesignMatrix, names: Sequence[str]) -> None:
+    """Refuse what is not finite, and magnitudes whose squares leave floating point."""
+    extreme = np.maximum(np.abs(columns.low), np.abs(columns.high))
+    if not np.isfinite(extreme).all():
+        refuse_not_finite(X, names)
+    tiny = ~columns.constant & (columns.high - columns.low < SMALLEST)
+    for wrong, what in ((extreme > LARGEST, "values beyond 1e100"), (tiny, "values that differ by less than 1e-100")):
+        if wrong.any():
+            raise InputError(
+                f"X has {what} in column {named(np.asarray(names)[wrong])}: variances of that size cannot be "
+                "represented. Change the unit of the column."
+            )
+
+
+def refuse_not_finite(X: DesignMatrix, names: Sequence[str]) -> None:
+    """Raise with the names of the columns that hold NaN or infinity, if any does."""
+    values = X.tocoo() if isinstance(X, csr_array) else None
+    if values is not None:
+        bad = np.zeros(X.shape[1], dtype=bool)
+        bad[values.col[~np.isfinite(values.data)]] = True
+        has_nan = bool(np.isnan(values.data).any())
+    else:
+        bad = ~np.isfinite(X).all(axis=0)
+        has_nan = bool(np.isnan(X).any())
+    if bad.any():
+        what = "NaN" if has_nan else "infinity (inf)"
+        raise InputError(
+            f"X contains {what} in column {named(np.asarray(names)[bad])}. Linear models need finite numbers: drop or "
+            "impute those cells. (Generative models such as NaiveBayes and LinearDiscriminant take missing cells as "
+            "they are.)"
+        )
+
+
+def feature_names(estimator: BaseEstimator) -> list[str]:
+    """Names of the columns, x0 … where they have none."""
+    names = getattr(estimator, "feature_names_in_", None)
+    return [f"x{j}" for j in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
+
+
+def named(names: Sequence[Any] | AnyArray) -> str:
+    """A few names in quotes, and how many more there are."""
+    shown = ", ".join(repr(str(name)) for name in list(names)[:MOST_NAMED])
+    more = len(names) - MOST_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def n_threads(n_jobs: int | None) -> int | None:
+    """scikit-learn's n_jobs as a number of threads; None lets BLAS's allowance decide."""
+    if n_jobs is None or n_jobs == -1:
+        return None
+    if n_jobs < 1:
+        raise InputError(f"n_jobs must be None, -1 or at least 1; got {n_jobs}.")
+    return n_jobs

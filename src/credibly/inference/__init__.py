@@ -1,0 +1,1 @@
+"""From prior and likelihood to posterior."""

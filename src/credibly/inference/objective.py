@@ -1,0 +1,155 @@
+"""Minus the log posterior of the weights as a sum over rows: value, gradient and Hessian in one pass.
+
+Notation
+--------
+====  ==============================================================  ==================
+Z     rows of the design                                              (n, D)
+W     weight vectors, one per class (one in all for two classes)      (K, D)
+x     free weights: W flattened, or what W is a combination of        (M,)
+f     scores ZWᵀ                                                      (n,) or (n, K)
+====  ==============================================================  ==================
+"""
+
+from dataclasses import dataclass
+from functools import cached_property, singledispatch
+from typing import NamedTuple
+
+import numpy as np
+
+from credibly.data.source import Block, Rows, add
+from credibly.inference.posterior import Gaussian
+from credibly.model.likelihoods import Categorical, Likelihood
+from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import PSD, DesignMatrix, weighted_gram
+from credibly.numerics.newton import Local
+
+AnyLikelihood = Likelihood | Categorical
+
+
+class RowSlopes(NamedTuple):
+    """log p(y | f) of some rows, its gradient in f, and what its curvature is made of, weights multiplied in."""
+
+    log_prob: Array  # (b,)
+    grad: Array  # (b,) or (b, K)
+    curvature: Array  # (b,), or the K probabilities (b, K)
+
+
+@singledispatch
+def row_slopes(likelihood: AnyLikelihood, rows: Block, W: Array) -> RowSlopes:
+    """The likelihood of a block of rows to second order."""
+    raise TypeError(f"no expansion is known for {likelihood!r}")
+
+
+@row_slopes.register
+def _(likelihood: Likelihood, rows: Block, W: Array) -> RowSlopes:
+    at = likelihood.expand(rows.y, rows.X @ W[0])
+    if rows.weight is None:
+        return RowSlopes(*at)
+    return RowSlopes(at.log_prob * rows.weight, at.grad * rows.weight, at.curvature * rows.weight)
+
+
+@row_slopes.register
+def _(likelihood: Categorical, rows: Block, W: Array) -> RowSlopes:
+    at = likelihood.expand(rows.y, rows.X @ W.T)
+    if rows.weight is None:
+        return RowSlopes(*at)
+    return RowSlopes(at.log_prob * rows.weight, at.grad * rows.weight[:, None], at.proba)
+
+
+@singledispatch
+def information(likelihood: AnyLikelihood, rows: Block, slopes: RowSlopes) -> Array:
+    """Minus the Hessian of a block's log likelihood in the flattened weights."""
+    raise TypeError(f"no information matrix is known for {likelihood!r}")
+
+
+@information.register
+def _(likelihood: Likelihood, rows: Block, slopes: RowSlopes) -> Array:
+    return weighted_gram(rows.X, slopes.curvature)
+
+
+@information.register
+def _(likelihood: Categorical, rows: Block, slopes: RowSlopes) -> Array:
+    """Σ_n (diag(p) - ppᵀ) ⊗ zzᵀ from the products p_j p_k, j ≠ k, only: the diagonal is what its row lacks."""
+    K, D = likelihood.n_classes, rows.X.shape[1]
+    total = np.zeros((K, D, K, D))
+    for j in range(K):
+        for k in range(j):
+            product = slopes.curvature[:, j] * slopes.curvature[:, k]
+            gram = weighted_gram(rows.X, product if rows.weight is None else product * rows.weight)
+            total[j, :, k] = total[k, :, j] = -gram
+            total[j, :, j] += gram
+            total[k, :, k] += gram
+    return total.reshape(K * D, K * D)
+
+
+def score(Z: DesignMatrix, grad: Array) -> Array:
+    """Gradient of the log likelihood in the flattened weights, from that in the scores."""
+    return np.asarray((Z.T @ grad).T).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Minus log p(y | w) p(w), up to the evidence.
+
+    Parameters
+    ----------
+    likelihood : Likelihood or Categorical
+    rows : Rows of the design
+    prior : Gaussian over the free weights, or None for a flat one
+    contrast : (K, J) array
+        Weight vector k is Σ_j contrast[k, j] x_j: the identity, unless softmax is to be fitted without a prior, where
+        only K - 1 combinations of the K vectors are determined.
+    """
+
+    likelihood: AnyLikelihood
+    rows: Rows
+    prior: Gaussian | None
+    contrast: Array
+
+    def expand(self, x: Array) -> Local:
+        """Value, gradient and Hessian at x: one pass over the rows."""
+        W = self._weights(x)
+
+        def block(rows: Block) -> tuple[Array | float, ...]:
+            slopes = row_slopes(self.likelihood, rows, W)
+            hessian = information(self.likelihood, rows, slopes)
+            return float(slopes.log_prob.sum()), score(rows.X, slopes.grad), hessian
+
+        log_likelihood, gradient, hessian = self.rows.sum(block, add)
+        what = "the observed information" if self.prior is None else "the posterior precision"
+        return Local(
+            value=-float(log_likelihood) - self.log_prior(x),
+            grad=self._prior_pull(x) - self._free(np.asarray(gradient)),
+            hessian=PSD.of(self._free(self._free(np.asarray(hessian)).T) + self._prior_precision, what),
+        )
+
+    def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
+        """The gradient at x estimated from a batch that is this share of all rows."""
+        slopes = row_slopes(self.likelihood, batch, self._weights(x))
+        return self._prior_pull(x) - self._free(score(batch.X, slopes.grad)) / share
+
+    def log_prior(self, x: Array) -> float:
+        """log p(x); zero for a flat prior."""
+        return 0.0 if self.prior is None else float(self.prior.logpdf(x))
+
+    @cached_property
+    def _prior_precision(self) -> Array | float:
+        return 0.0 if self.prior is None else self.prior.precision.matrix
+
+    def _prior_pull(self, x: Array) -> Array | float:
+        return 0.0 if self.prior is None else self._prior_precision @ (x - self.prior.mean)
+
+    def _weights(self, x: Array) -> Array:
+        free = x.reshape(self.contrast.shape[1], -1)
+        return free if self._all_free else self.contrast @ free
+
+    def _free(self, by_weight: Array) -> Array:
+        """The chain rule through the contrast, on the first axis."""
+        if self._all_free:
+            return by_weight
+        per_class = by_weight.reshape(len(self.contrast), -1)
+        return np.asarray(self.contrast.T @ per_class).reshape(-1, *by_weight.shape[1:])
+
+    @cached_property
+    def _all_free(self) -> bool:
+        return bool(np.array_equal(self.contrast, np.eye(len(self.contrast))))

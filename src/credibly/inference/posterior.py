@@ -1,0 +1,193 @@
+"""Distributions over weights: the same type before and after the data.
+
+Notation
+--------
+====  ================================================  =======
+w     weights                                           (M,)
+Λ     precision, Λ = L Lᵀ                               (M, M)
+Σ     covariance, Λ⁻¹                                   (M, M)
+Φ     rows whose scores are wanted                      (n, D)
+====  ================================================  =======
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from credibly.errors import InputError
+from credibly.inference.frame import Frame
+from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import PSD, DesignMatrix
+from credibly.numerics.newton import Solution
+from credibly.numerics.special import LOG_2PI
+
+
+class Scores(NamedTuple):
+    """Mean and variance of latent scores: (n,), (n,) for one score a row; (n, K), (n, K, K) for K."""
+
+    mean: Array
+    variance: Array
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """N(w | mean, Λ⁻¹): a prior before the data, a posterior after them.
+
+    Examples
+    --------
+    >>> q = Gaussian(np.array([1.0, 2.0]), PSD(np.eye(2)))
+    >>> q
+    Gaussian(M=2, log|Λ|=0)
+    >>> q.scores(np.array([[3.0, 4.0]]))
+    Scores(mean=array([11.]), variance=array([25.]))
+    """
+
+    mean: Array
+    precision: PSD
+
+    @classmethod
+    def from_mapped_moments(cls, mean: Array, cov: Array, axes: Array, what: str) -> "Gaussian":
+        """The distribution of u where w = axesᵀu has covariance `cov`; `mean` is that of u.
+
+        The precision of u is axes cov⁻¹ axesᵀ, formed as the square of a triangular solve.
+        """
+        whitened = PSD.of(cov, f"the covariance of {what}").half_solve(np.asfortranarray(axes.T))
+        return cls(mean, PSD.of(whitened.T @ whitened, f"the precision of {what}"))
+
+    def __repr__(self) -> str:
+        return f"Gaussian(M={self.mean.size}, log|Λ|={self.precision.logdet:.4g})"
+
+    def logpdf(self, w: Array) -> Array:
+        """Log density at w, (M,) or (size, M)."""
+        whitened = (w - self.mean) @ self.precision.factor
+        return np.asarray(0.5 * (self.precision.logdet - self.mean.size * LOG_2PI - (whitened**2).sum(axis=-1)))
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """`size` draws, (size, M)."""
+        white = rng.standard_normal((self.mean.size, size))
+        return self.mean + self.precision.half_solve_transposed(white).T
+
+    def scores(self, Z: DesignMatrix) -> Scores:
+        """Mean and variance of the scores Zw, one per row."""
+        rows = np.asarray(Z if isinstance(Z, np.ndarray) else Z.toarray())
+        return Scores(rows @ self.mean, (self.precision.half_solve(rows.T) ** 2).sum(axis=0))
+
+    def class_scores(self, Z: DesignMatrix, n_outputs: int) -> Scores:
+        """Mean and covariance of K scores per row, for K weight vectors stacked class by class."""
+        rows = np.asarray(Z if isinstance(Z, np.ndarray) else Z.toarray())
+        whitener = self.precision.inverse_root.reshape(self.mean.size, n_outputs, -1)
+        white = np.einsum("mkd,nd->nkm", whitener, rows, optimize=True)
+        return Scores(rows @ self.mean.reshape(n_outputs, -1).T, white @ white.transpose(0, 2, 1))
+
+
+class InferenceResult(NamedTuple):
+    """What every inference method returns."""
+
+    posterior: Gaussian
+    log_evidence: float  # NaN where there is none (a flat prior)
+    log_likelihood: float  # at the mode
+    solution: Solution
+
+
+@dataclass(frozen=True)
+class WeightPosterior:
+    """The posterior over the weights in data units: slopes, then intercept; K classes stacked class by class.
+
+    Held as a Gaussian in the frame where columns are standardised, which stays well conditioned whatever the units.
+    Where the weights are only determined up to a constant (softmax without a prior) `contrast` maps the determined
+    combinations to all K vectors, and `cov` is singular.
+
+    Parameters
+    ----------
+    gaussian : Gaussian
+        Over the weights in the frame, flattened class by class.
+    frame : Frame
+    contrast : (K, J) array
+        Weight vector k is Σ_j contrast[k, j] u_j. The identity unless there is no prior.
+    """
+
+    gaussian: Gaussian
+    frame: Frame
+    contrast: Array
+
+    def __repr__(self) -> str:
+        return f"WeightPosterior(M={self.mean.size}, log|Λ|={self.gaussian.precision.logdet:.4g})"
+
+    def _to_data(self, u: Array) -> Array:
+        """Frame coordinates (…, J·D) to data units (…, K·D)."""
+        free = u.reshape(*u.shape[:-1], self.contrast.shape[1], -1)
+        w = np.einsum("kj,...jd->...kd", self.contrast, self.frame.to_data(free))
+        return np.asarray(w.reshape(*u.shape[:-1], -1))
+
+    @property
+    def _root(self) -> Array:
+        """R with cov = RᵀR, one column per weight."""
+        return self._to_data(self.gaussian.precision.inverse_root)
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean, (M,)."""
+        return self._to_data(self.gaussian.mean)
+
+    @property
+    def cov(self) -> Array:
+        """Posterior covariance, (M, M)."""
+        root = self._root
+        return np.asarray(root.T @ root)
+
+    @property
+    def std(self) -> Array:
+        """Posterior standard deviations, (M,)."""
+        return np.asarray(np.sqrt((self._root**2).sum(axis=0)))
+
+    def interval(self, level: float = 0.9) -> Array:
+        """Equal-tailed credible intervals of the weights, (M, 2)."""
+        half = normal_quantile(level) * self.std
+        return np.column_stack([self.mean - half, self.mean + half])
+
+    def logpdf(self, w: Array) -> Array:
+        """Log density at weights w, (M,) or (size, M), in data units."""
+        if not self._square:
+            raise InputError(
+                "This posterior has no density: without a prior, softmax weights are determined only up to a "
+                "constant added to all classes. Give the model a prior, e.g. Normal(scale=2.5)."
+            )
+        w = np.asarray(w, dtype=float)
+        n_outputs = len(self.contrast)
+        u = self.frame.to_frame(w.reshape(*w.shape[:-1], n_outputs, -1)).reshape(w.shape)
+        return self.gaussian.logpdf(u) + n_outputs * self.frame.log_volume
+
+    @property
+    def _square(self) -> bool:
+        return self.contrast.shape[0] == self.contrast.shape[1]
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """`size` draws of the weights, (size, M)."""
+        return self._to_data(self.gaussian.sample(rng, size))
+
+    def frame_draws(self, rng: np.random.Generator, size: int) -> Array:
+        """`size` draws of the weight vectors in the frame, (size, K, D)."""
+        free = self.gaussian.sample(rng, size).reshape(size, self.contrast.shape[1], -1)
+        return np.asarray(self.contrast @ free)
+
+    def project(self, Phi: Array) -> Scores:
+        """Mean and variance of the scores Φw for rows Φ (n, d+1) with ones last (without, if no intercept)."""
+        return self.scores(self.frame.rows_to_frame(np.asarray(Phi, dtype=float)))
+
+    def scores(self, Z: DesignMatrix) -> Scores:
+        """Mean and variance of the scores for rows Z of the design in the frame."""
+        if len(self.contrast) == 1:
+            return self.gaussian.scores(Z)
+        free = self.gaussian.class_scores(Z, self.contrast.shape[1])
+        if np.array_equal(self.contrast, np.eye(len(self.contrast))):
+            return free
+        return Scores(free.mean @ self.contrast.T, self.contrast @ free.variance @ self.contrast.T)
+
+
+def normal_quantile(level: float) -> float:
+    """z with P(|N(0, 1)| ≤ z) = level."""
+    if not 0 < level < 1:
+        raise InputError(f"level must lie between 0 and 1, such as 0.9; got {level!r}.")
+    return float(ndtri(0.5 + level / 2))

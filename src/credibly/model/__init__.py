@@ -1,0 +1,1 @@
+"""What we believe: the nouns of Bayes' rule."""

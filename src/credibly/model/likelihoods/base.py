@@ -1,0 +1,88 @@
+"""The seam of every likelihood with one latent score per row.
+
+Notation
+--------
+====  ============================================  ====================
+y     class codes, 0 or 1                           any shape, or scalar
+f     latent scores                                 any shape
+m, v  mean and variance of a Gaussian over f        any shape, v ≥ 0
+====  ============================================  ====================
+
+Everything is element-wise and broadcasts. There is no data, no solver and no number of rows in a likelihood.
+"""
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import numpy as np
+
+from credibly.numerics.arrays import Array
+from credibly.numerics.averages import Tilted
+from credibly.numerics.quadrature import gauss_hermite
+from credibly.numerics.special import log_sum_exp
+
+NODES = 64  # exact for polynomials of degree 127; closed forms override where a likelihood is rougher than that
+
+
+class Slopes(NamedTuple):
+    """First and second derivative of log p(y | f) in f."""
+
+    grad: Array  # d log p / df
+    curvature: Array  # -d² log p / df², ≥ 0 where log p is concave
+
+
+class Expansion(NamedTuple):
+    """log p(y | f) to second order: what one Newton step needs."""
+
+    log_prob: Array
+    grad: Array
+    curvature: Array
+
+
+class Likelihood(ABC):
+    """p(y | f) for one latent score f per row; every method is element-wise."""
+
+    @abstractmethod
+    def log_prob(self, y: Array, f: Array) -> Array:
+        """log p(y | f)."""
+
+    @abstractmethod
+    def slopes(self, y: Array, f: Array) -> Slopes:
+        """First derivative and minus the second derivative of log p(y | f)."""
+
+    @abstractmethod
+    def third(self, y: Array, f: Array) -> Array:
+        """Third derivative of log p(y | f); asked for by evidence gradients only."""
+
+    @abstractmethod
+    def mean(self, f: Array) -> Array:
+        """E[y | f] = p(y = 1 | f), the inverse link."""
+
+    def expand(self, y: Array, f: Array) -> Expansion:
+        """log p(y | f) and its slopes together; overridden where they share their expensive part."""
+        return Expansion(self.log_prob(y, f), *self.slopes(y, f))
+
+    def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
+        """Log mass, mean and variance of p(y | f) N(f | m, v).
+
+        Gauss–Hermite quadrature here, a closed form or a sharper rule where one exists.
+        """
+        nodes, log_weights = gauss_hermite(NODES)
+        m, v = np.asarray(m, dtype=float)[..., None], np.asarray(v, dtype=float)[..., None]
+        f = m + np.sqrt(v) * nodes
+        log_terms = log_weights + self.log_prob(np.asarray(y)[..., None], f)
+        log_mass = log_sum_exp(log_terms, axis=-1)
+        share = np.exp(log_terms - log_mass[..., None])
+        mean = (share * f).sum(axis=-1)
+        return Tilted(log_mass, mean, (share * (f - mean[..., None]) ** 2).sum(axis=-1))
+
+    def log_average(self, y: Array, m: Array, v: Array) -> Array:
+        """log ∫ p(y | f) N(f | m, v) df, the log probability of y when the score is uncertain."""
+        return self.tilted(y, m, v).log_mass
+
+    def curvature_slope(self, y: Array, f: Array, v: Array) -> Array:
+        """d/df of v · curvature(f): how a row's share of tr(A⁻¹H) moves with its score."""
+        return -v * self.third(y, f)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"

@@ -1,0 +1,81 @@
+"""Softmax: the likelihood with one latent score per class."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from credibly.numerics import averages
+from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.special import log_softmax
+
+
+class CategoricalExpansion(NamedTuple):
+    """log p(y | f), its gradient, and the probabilities that its curvature diag(p) - ppᵀ is made of."""
+
+    log_prob: Array  # (n,)
+    grad: Array  # (n, K)
+    proba: Array  # (n, K)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    r"""K classes with one score each, softmax link; the class axis is the last one.
+
+    .. math:: p(y = k \mid f) = e^{f_k} / \textstyle\sum_j e^{f_j}
+
+    Adding a constant to all scores of a row changes nothing, so the joint curvature of all K weight vectors is always
+    singular: a prior, or the sum-to-zero convention, makes them unique.
+
+    References
+    ----------
+    PRML eq. 4.104–4.110, with dy_k/da_j = y_k(δ_kj - y_j) and a positive Hessian (MISSION E-2, E-3).
+
+    Examples
+    --------
+    >>> Categorical(3).mean(np.zeros(3))
+    array([0.33333333, 0.33333333, 0.33333333])
+    """
+
+    n_classes: int
+
+    def log_prob(self, y: Codes, f: Array) -> Array:
+        """log p(y | f); y (n,), f (n, K)."""
+        return np.take_along_axis(log_softmax(f), np.asarray(y)[..., None], axis=-1)[..., 0]
+
+    def mean(self, f: Array) -> Array:
+        """Class probabilities, of the shape of f."""
+        return np.exp(log_softmax(f))
+
+    def expand(self, y: Codes, f: Array) -> CategoricalExpansion:
+        """log p(y | f), its gradient 1[y = k] - p_k, and p."""
+        log_proba = log_softmax(f)
+        y = np.asarray(y)[..., None]
+        log_prob = np.take_along_axis(log_proba, y, axis=-1)[..., 0]
+        proba = np.exp(log_proba)
+        grad = -proba
+        # 1 - p_y without the subtraction that loses a probability near one
+        np.put_along_axis(grad, y, -np.expm1(log_prob)[..., None], axis=-1)
+        return CategoricalExpansion(log_prob, grad, proba)
+
+    def curvature(self, proba: Array) -> Array:
+        """-∇∇ log p = diag(p) - ppᵀ, (n, K, K); the same for every y."""
+        W = -proba[..., :, None] * proba[..., None, :]
+        k = np.arange(self.n_classes)
+        W[..., k, k] = 0.0
+        W[..., k, k] = -W.sum(axis=-1)  # p_k(1 - p_k) as p_k Σ_{j≠k} p_j: rows sum to zero, nothing cancels
+        return W
+
+    def curvature_slope(self, proba: Array, V: Array) -> Array:
+        r"""∂/∂f_k of tr(V (diag(p) - ppᵀ)), (n, K).
+
+        .. math:: p_k (V_{kk} - \textstyle\sum_a p_a V_{aa} - 2 (Vp)_k + 2 p^T V p)
+        """
+        diagonal = np.einsum("...kk->...k", V)
+        Vp = np.einsum("...kj,...j->...k", V, proba)
+        inner = diagonal - 2 * Vp
+        return proba * (inner - (proba * inner).sum(axis=-1, keepdims=True))
+
+    def log_average(self, m: Array, V: Array) -> Array:
+        """log E[softmax(f)], f ~ N(m, V): (n, K)."""
+        return averages.log_softmax(m, V)

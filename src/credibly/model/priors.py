@@ -1,0 +1,184 @@
+"""p(w): what is believed about the weights before the data.
+
+Layout of weights: one vector per class (one in all for two classes), slopes first, intercept last; K vectors are
+stacked class by class. All numbers are in the units of the data.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from credibly.errors import InputError, NotPositiveDefinite
+from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import PSD
+
+
+class WeightShape(NamedTuple):
+    """How many weights there are: K vectors of d slopes and perhaps an intercept."""
+
+    n_features: int
+    n_outputs: int
+    intercept: bool
+
+    @property
+    def per_output(self) -> int:
+        """Length of one weight vector."""
+        return self.n_features + self.intercept
+
+    @property
+    def total(self) -> int:
+        """Number of weights in all."""
+        return self.n_outputs * self.per_output
+
+
+class Moments(NamedTuple):
+    """Mean and covariance of all weights, flattened class by class."""
+
+    mean: Array  # (M,)
+    cov: Array  # (M, M)
+
+
+class Normal:
+    r"""A Gaussian prior on the weights, in the units of the data.
+
+    .. math:: p(w) = N(w \mid m_0, S_0)
+
+    Either independent weights of mean zero, by `scale` and `intercept_scale`, or any mean and covariance. The
+    intercept never shares the slopes' scale.
+
+    Parameters
+    ----------
+    scale : float or (d,) array
+        Standard deviation of every slope, or one for each column.
+    intercept_scale : float
+        Standard deviation of the intercept.
+    mean : array, optional
+        Prior mean: of the slopes (d,), of slopes and intercept (d+1,), or of all K classes, K·(d+1).
+    cov : array, optional
+        Prior covariance of the same three sizes; d×d leaves the intercept to `intercept_scale`; what is given for
+        one weight vector is shared by all K classes. Takes the place of `scale`.
+
+    References
+    ----------
+    PRML eq. 4.140.
+
+    Examples
+    --------
+    >>> Normal(scale=2.5)
+    Normal(scale=2.5, intercept_scale=10.0)
+    >>> Normal(mean=[1.0], cov=[[4.0]]).moments(WeightShape(1, 1, True)).cov
+    array([[  4.,   0.],
+           [  0., 100.]])
+    """
+
+    def __init__(
+        self,
+        scale: ArrayLike = 2.5,
+        intercept_scale: float = 10.0,
+        *,
+        mean: ArrayLike | None = None,
+        cov: ArrayLike | None = None,
+    ) -> None:
+        self.scale = scale
+        self.intercept_scale = intercept_scale
+        self.mean = mean
+        self.cov = cov
+
+    def __repr__(self) -> str:
+        if self.cov is not None or self.mean is not None:
+            size = np.size(self.mean) if self.mean is not None else len(np.atleast_1d(np.asarray(self.cov)))
+            return f"Normal(mean and cov of {size} weights, intercept_scale={self.intercept_scale})"
+        scale = self.scale if np.ndim(self.scale) == 0 else np.asarray(self.scale).tolist()
+        return f"Normal(scale={scale}, intercept_scale={self.intercept_scale})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Normal) and all(
+            np.array_equal(np.asarray(mine, dtype=object), np.asarray(yours, dtype=object))
+            for mine, yours in zip(vars(self).values(), vars(other).values(), strict=True)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+    def moments(self, shape: WeightShape) -> Moments:
+        """Mean and covariance of all weights of a model of this shape.
+
+        Raises
+        ------
+        InputError
+            If a size does not fit, or the covariance is not positive definite; the message says which sizes do.
+        """
+        return Moments(self._full_mean(shape), self._full_cov(shape))
+
+    def _full_mean(self, shape: WeightShape) -> Array:
+        if self.mean is None:
+            return np.zeros(shape.total)
+        mean = _finite(self.mean, "prior mean")
+        if mean.shape == (shape.total,):
+            return mean
+        if mean.shape == (shape.n_features,):
+            mean = np.append(mean, np.zeros(shape.per_output - shape.n_features))
+        if mean.shape != (shape.per_output,):
+            raise InputError(f"prior mean has shape {np.shape(self.mean)}; {_sizes(shape, '{0}', ' or ')}.")
+        return np.tile(mean, shape.n_outputs)
+
+    def _full_cov(self, shape: WeightShape) -> Array:
+        if self.cov is None:
+            return np.kron(np.eye(shape.n_outputs), np.diag(self._scales(shape) ** 2))
+        cov = np.atleast_2d(_finite(self.cov, "prior covariance"))
+        _check_covariance(cov)
+        if cov.shape == (shape.n_features, shape.n_features) and shape.intercept:
+            slopes, cov = cov, np.zeros((shape.per_output, shape.per_output))
+            cov[:-1, :-1], cov[-1, -1] = slopes, _positive(self.intercept_scale, "intercept_scale") ** 2
+        if cov.shape == (shape.per_output, shape.per_output):
+            return np.kron(np.eye(shape.n_outputs), cov)
+        if cov.shape == (shape.total, shape.total):
+            return cov
+        raise InputError(f"prior covariance has shape {np.shape(self.cov)}; {_sizes(shape, '{0}×{0}', ' or ')}.")
+
+    def _scales(self, shape: WeightShape) -> Array:
+        scale = _positive(self.scale, "prior scale")
+        if scale.ndim > 1 or (scale.ndim == 1 and scale.shape != (shape.n_features,)):
+            raise InputError(
+                f"prior scale has shape {scale.shape}; expected one number or one per column, "
+                f"({shape.n_features},)."
+            )
+        scales = np.broadcast_to(scale, (shape.n_features,))
+        if not shape.intercept:
+            return np.array(scales)
+        return np.append(scales, _positive(self.intercept_scale, "intercept_scale"))
+
+
+def _sizes(shape: WeightShape, form: str, join: str) -> str:
+    slopes, one, every = shape.n_features, shape.per_output, shape.total
+    meaning = {slopes: "the slopes", one: "slopes and intercept", every: "all classes"}
+    return "expected " + join.join(f"{form.format(size)} ({what})" for size, what in meaning.items())
+
+
+def _finite(value: ArrayLike, what: str) -> Array:
+    try:
+        array = np.asarray(value, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be made of numbers; got {value!r}.") from error
+    if not np.isfinite(array).all():
+        raise InputError(f"{what} must be finite; got {value!r}.")
+    return array
+
+
+def _positive(value: ArrayLike, what: str) -> Array:
+    array = _finite(value, what)
+    if not (array > 0).all():
+        raise InputError(f"{what} must be positive; got {value!r}.")
+    return array
+
+
+def _check_covariance(cov: Array) -> None:
+    if cov.ndim != 2 or cov.shape[0] != cov.shape[1]:
+        raise InputError(f"prior covariance must be a square matrix; got shape {cov.shape}.")
+    if not np.allclose(cov, cov.T, rtol=1e-10, atol=0.0):
+        raise InputError("prior covariance must be symmetric; it differs from its transpose.")
+    try:
+        PSD.of(cov, "prior covariance")
+    except NotPositiveDefinite as error:
+        raise InputError(f"{error} Give every direction a positive variance.") from error

@@ -1,0 +1,111 @@
+"""Positive definite matrices held by their Cholesky factor, and weighted Gram matrices.
+
+Notation
+--------
+====  ==========================================  =======
+A     a symmetric positive definite matrix        (d, d)
+L     its lower Cholesky factor, A = L Lᵀ         (d, d)
+Z     rows                                        (n, d)
+====  ==========================================  =======
+
+Nobody else in the package calls a Cholesky routine or forms an inverse.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.linalg import lapack
+from scipy.sparse import csr_array, sparray, spmatrix
+
+from credibly.errors import NotPositiveDefinite
+from credibly.numerics.arrays import Array
+
+DesignMatrix = Array | csr_array
+
+
+@dataclass(frozen=True)
+class PSD:
+    """A positive definite matrix A = L Lᵀ, held by L.
+
+    Examples
+    --------
+    >>> A = PSD.of(np.array([[4.0, 2.0], [2.0, 3.0]]), "an example")
+    >>> A.solve(np.array([8.0, 7.0]))
+    array([1.25, 1.5 ])
+    >>> round(float(np.exp(A.logdet)), 12)
+    8.0
+    """
+
+    factor: Array  # L, lower triangular, Fortran order so that LAPACK reads it as it is
+
+    @classmethod
+    def of(cls, matrix: Array, what: str) -> Self:
+        """Factorise a matrix of which only the lower triangle is read; `what` names it in the error."""
+        factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+        if info != 0:
+            raise NotPositiveDefinite(f"{what} is not positive definite ({_smallest_eigenvalue(matrix)}).")
+        return cls(factor)
+
+    @classmethod
+    def diagonal(cls, entries: Array) -> Self:
+        """The matrix with these positive entries on its diagonal."""
+        return cls(np.asfortranarray(np.diag(np.sqrt(entries))))
+
+    def solve(self, b: Array) -> Array:
+        """A⁻¹ b."""
+        return np.asarray(lapack.dpotrs(self.factor, b, lower=1)[0]).reshape(b.shape)
+
+    def half_solve(self, b: Array) -> Array:
+        """L⁻¹ b, so that bᵀ A⁻¹ b is its squared length."""
+        return np.asarray(lapack.dtrtrs(self.factor, b, lower=1)[0]).reshape(b.shape)
+
+    def half_solve_transposed(self, b: Array) -> Array:
+        """L⁻ᵀ b: white noise b becomes noise of covariance A⁻¹."""
+        return np.asarray(lapack.dtrtrs(self.factor, b, lower=1, trans=1)[0]).reshape(b.shape)
+
+    @cached_property
+    def inverse_root(self) -> Array:
+        """L⁻¹, the whitening matrix: Σ = (L⁻¹)ᵀ L⁻¹ for covariances that a user asks to see."""
+        return self.half_solve(np.eye(len(self.factor)))
+
+    @property
+    def matrix(self) -> Array:
+        """A itself."""
+        return np.asarray(self.factor @ self.factor.T)
+
+    @property
+    def logdet(self) -> float:
+        """Log determinant of A."""
+        return float(2 * np.log(np.diag(self.factor)).sum())
+
+
+def _smallest_eigenvalue(matrix: Array) -> str:
+    if not np.isfinite(matrix).all():
+        return "it has entries that are not finite"
+    return f"smallest eigenvalue {np.linalg.eigvalsh(matrix)[0]:.1e}"
+
+
+def is_sparse(Z: object) -> bool:
+    """Whether rows are held in a SciPy sparse container."""
+    return isinstance(Z, sparray | spmatrix)
+
+
+def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
+    """Zᵀ diag(weight) Z for weights ≥ 0.
+
+    Written as (√weight Z)ᵀ(√weight Z): NumPy hands a matrix times its own transpose to BLAS's `syrk`, which
+    does half the work of a product, and the result is symmetric to the last bit.
+
+    Examples
+    --------
+    >>> weighted_gram(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([1.0, 0.5]))
+    array([[ 5.5,  8. ],
+           [ 8. , 12. ]])
+    """
+    if isinstance(Z, csr_array):
+        scaled = csr_array((Z.data * np.repeat(np.sqrt(weight), np.diff(Z.indptr)), Z.indices, Z.indptr), Z.shape)
+        return np.asarray((scaled.T @ scaled).toarray())
+    rooted = Z * np.sqrt(weight)[:, None]
+    return np.asarray(rooted.T @ rooted)

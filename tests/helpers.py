@@ -1,0 +1,29 @@
+"""What several tests need. Import it as ``from helpers import SHARED, needs_shared``."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+SHARED = REPOSITORY.parent / "shared"
+SHARED_IS_HERE = (SHARED / "reference" / "refload.py").is_file()
+WITHOUT_SHARED = "the reference numbers in ../shared are not beside this clone"
+
+needs_shared = pytest.mark.needs_shared
+"""Marks a test (or, as ``pytestmark = needs_shared``, a file of them) that reads ``../shared``."""
+
+
+def load_by_path(path: Path) -> ModuleType:
+    """Import one file that is not part of any package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None and spec.loader is not None, path
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def load_refload() -> ModuleType:
+    """``shared/reference/refload.py``, for reference cases that are wanted while tests are collected."""
+    return load_by_path(SHARED / "reference" / "refload.py")

@@ -1,0 +1,347 @@
+"""The house rules as a test: who may import whom, and how long a thing may get.
+
+Arrows between rooms are read from imports that run when a module is imported: an import inside a function
+may point upwards (``model.report()`` fetches the room above it when it is called). Rules about other packages
+hold everywhere, inside functions too. The checks are functions of a folder, so that the tests at the end can
+show, on small packages made for the purpose, that they bite.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+SRC = Path(__file__).parents[1] / "src" / "credibly"
+
+# --- The table ------------------------------------------------------------------------------------
+
+MATHS = {"errors", "numerics"}
+MODELS = MATHS | {"data", "model", "inference", "predictive", "decisions", "diagnostics", "estimators"}
+
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "numerics": {"errors"},
+    "data": MATHS,
+    "model": MATHS,
+    "inference": MATHS | {"data", "model"},
+    "predictive": MATHS | {"data", "model", "inference"},
+    "decisions": MATHS,
+    "diagnostics": MATHS,
+    "estimators": MODELS - {"estimators"},
+    "comparison": MODELS,
+    "plots": MATHS | {"diagnostics"},
+    "persistence": MODELS | {"comparison"},
+    "report": MODELS | {"comparison", "plots", "persistence", "façade"},
+    "cli": MODELS | {"comparison", "plots", "persistence", "report", "façade"},
+}
+
+# Files that only re-export names for the user; `_version` is a constant that anybody may read.
+FACADE = {"__init__", "averages", "basis", "priors", "kernels"}
+FREE = {"_version"}
+
+# Which files may mention another package, as prefixes of their path inside src/credibly.
+THIRD_PARTY = {
+    "sklearn": ("estimators/", "comparison.py", "model/basis.py", "diagnostics/", "errors.py"),
+    "dask": ("data/dask.py",),
+    "distributed": ("data/dask.py",),
+    "pyarrow": ("data/parquet.py", "cli/"),
+    "matplotlib": ("plots/",),
+}
+ERRORS_MAY_IMPORT = {"sklearn.exceptions.ConvergenceWarning"}
+
+LONGEST_FUNCTION, SHORT_FUNCTION, SHARE_OF_SHORT = 60, 20, 0.9
+LONGEST_MODULE, MOST_METHODS = 400, 12
+
+
+# --- Reading the sources --------------------------------------------------------------------------
+
+
+class Import(NamedTuple):
+    """One imported name in full: ``from ..numerics import special`` is credibly.numerics.special."""
+
+    target: str
+    line: int
+    at_import_time: bool
+
+
+def imports_of(path: Path, src: Path) -> list[Import]:
+    """Every import of a file, relative ones resolved."""
+    package = (src.name, *path.relative_to(src).parent.parts)
+    found = []
+    for node, at_import_time in walk(ast.parse(path.read_text(encoding="utf-8")), True):
+        if isinstance(node, ast.Import):
+            found += [Import(alias.name, node.lineno, at_import_time) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            anchor = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join([*anchor, *([node.module] if node.module else [])])
+            found += [Import(f"{base}.{alias.name}", node.lineno, at_import_time) for alias in node.names]
+    return found
+
+
+def walk(node: ast.AST, at_import_time: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """All nodes below, and whether each runs when the module is imported (functions do not)."""
+    for child in ast.iter_child_nodes(node):
+        runs = at_import_time and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        yield child, runs
+        yield from walk(child, runs)
+
+
+def modules(src: Path) -> list[Path]:
+    return sorted(src.rglob("*.py"))
+
+
+def room_of(path: Path, src: Path) -> str:
+    return path.relative_to(src).parts[0].removesuffix(".py")
+
+
+def room_named(target: str) -> str:
+    """The room that an import from this package reaches; what is at the top but no room is façade."""
+    parts = target.split(".")
+    room = parts[1] if len(parts) > 1 else ""
+    return room if room in MAY_IMPORT.keys() | FREE else "façade"
+
+
+# --- The checks -----------------------------------------------------------------------------------
+
+
+def unknown_rooms(src: Path) -> list[str]:
+    rooms = {room_of(path, src) for path in modules(src)}
+    return sorted(rooms - MAY_IMPORT.keys() - FACADE - FREE)
+
+
+def upward_imports(src: Path) -> list[str]:
+    complaints = []
+    for path in modules(src):
+        room = room_of(path, src)
+        if room not in MAY_IMPORT:
+            continue
+        for target, line, at_import_time in imports_of(path, src):
+            if not at_import_time or target.split(".")[0] != src.name:
+                continue
+            other = room_named(target)
+            if other not in MAY_IMPORT[room] | {room} | FREE:
+                complaints.append(
+                    f"{path.relative_to(src).as_posix()}:{line}: {room} must not import {other}"
+                )
+    return complaints
+
+
+def misplaced_packages(src: Path) -> list[str]:
+    complaints = []
+    for path in modules(src):
+        name = path.relative_to(src).as_posix()
+        for target, line, _ in imports_of(path, src):
+            package = target.split(".")[0]
+            allowed = name.startswith(THIRD_PARTY.get(package, ("",)))
+            if name == "errors.py" and package in THIRD_PARTY:
+                allowed = target in ERRORS_MAY_IMPORT
+            if not allowed:
+                complaints.append(f"{name}:{line}: {target} does not belong here")
+    return complaints
+
+
+def body_lengths(src: Path) -> dict[str, int]:
+    """Lines of each function's body, its docstring not counted."""
+    lengths = {}
+    for path in modules(src):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+                where = f"{path.relative_to(src).as_posix()}:{node.lineno}: {node.name}"
+                lengths[where] = (node.end_lineno or 0) - body[0].lineno + 1 if body else 0
+    return lengths
+
+
+def count_methods(node: ast.ClassDef) -> int:
+    """Distinct names, so that a property with a setter and an overloaded method count once."""
+    return len({it.name for it in node.body if isinstance(it, ast.FunctionDef | ast.AsyncFunctionDef)})
+
+
+def over_budget(src: Path) -> list[str]:
+    complaints = [
+        f"{where} has {length} lines, more than {LONGEST_FUNCTION}"
+        for where, length in body_lengths(src).items()
+        if length > LONGEST_FUNCTION
+    ]
+    for path in modules(src):
+        name, text = path.relative_to(src).as_posix(), path.read_text(encoding="utf-8")
+        if (length := len(text.splitlines())) > LONGEST_MODULE:
+            complaints.append(f"{name} has {length} lines, more than {LONGEST_MODULE}")
+        if room_of(path, src) == "estimators":  # scikit-learn's contract alone is a dozen methods
+            continue
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and (count := count_methods(node)) > MOST_METHODS:
+                where = f"{name}:{node.lineno}: {node.name}"
+                complaints.append(f"{where} has {count} methods, more than {MOST_METHODS}")
+    return complaints
+
+
+# --- The library keeps them -----------------------------------------------------------------------
+
+
+def test_every_room_is_in_the_table():
+    assert unknown_rooms(SRC) == []
+
+
+def test_arrows_point_downwards():
+    assert upward_imports(SRC) == []
+
+
+def test_other_packages_stay_in_their_rooms():
+    assert misplaced_packages(SRC) == []
+
+
+def test_nothing_outgrows_its_budget():
+    assert over_budget(SRC) == []
+
+
+def test_nine_functions_in_ten_are_short():
+    lengths = body_lengths(SRC)
+    long = [where for where, length in lengths.items() if length > SHORT_FUNCTION]
+    assert len(long) <= (1 - SHARE_OF_SHORT) * len(lengths), long
+
+
+def test_the_table_has_no_circles():
+    """Rooms can be put in an order in which each imports only earlier ones."""
+    placed: set[str] = {"façade"}
+    rooms = set(MAY_IMPORT)
+    while rooms:
+        ready = {room for room in rooms if MAY_IMPORT[room] <= placed}
+        assert ready, f"these rooms import each other: {sorted(rooms)}"
+        placed |= ready
+        rooms -= ready
+
+
+# --- The checks bite ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def build(tmp_path):
+    """A package called credibly made of the given files."""
+
+    def make(files: dict[str, str]) -> Path:
+        for name, text in files.items():
+            path = tmp_path / "credibly" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        return tmp_path / "credibly"
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import credibly.estimators",
+        "import numpy, credibly.estimators.linear as linear",
+        "from credibly import estimators",
+        "from credibly.estimators import linear",
+        "from credibly.estimators.linear import x",
+        "from .. import estimators",
+        "from ..estimators import linear",
+        "from ..estimators.linear import x as y",
+        "if True:\n    from credibly.estimators import x",
+        "try:\n    import credibly.estimators\nexcept ImportError:\n    pass",
+        "class A:\n    from credibly.estimators import x",
+    ],
+)
+def test_an_upward_import_is_found_however_it_is_spelt(build, line):
+    src = build({"inference/laplace.py": line})
+    (complaint,) = upward_imports(src)
+    assert complaint.startswith("inference/laplace.py:")
+    assert complaint.endswith("inference must not import estimators")
+
+
+@pytest.mark.parametrize("line", ["from . import estimators", "from .estimators import linear"])
+def test_relative_imports_count_from_the_files_own_package(build, line):
+    assert upward_imports(build({"predictive.py": line})) == [
+        "predictive.py:1: predictive must not import estimators"
+    ]
+    assert (
+        upward_imports(build({"predictive.py": "", "cli/__init__.py": "from ..estimators import linear"}))
+        == []
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["import credibly", "from credibly import Normal", "from credibly.priors import Beta"]
+)
+def test_rooms_do_not_import_the_facade_but_the_command_may(build, line):
+    assert upward_imports(build({"data/source.py": line})) == [
+        "data/source.py:1: data must not import façade"
+    ]
+    assert upward_imports(build({"data/source.py": "", "cli/demo.py": line})) == []
+
+
+def test_imports_inside_functions_may_point_upwards(build):
+    lines = "class Model:\n    def report(self):\n        from credibly.report import page\n"
+    assert upward_imports(build({"estimators/linear.py": lines})) == []
+
+
+def test_downward_imports_neighbours_and_the_version_are_fine(build):
+    lines = (
+        "import numpy\nfrom ..errors import InputError\nfrom . import b\nfrom credibly.model import priors\n"
+    )
+    src = build({"inference/a.py": lines, "persistence.py": "from credibly._version import __version__"})
+    assert upward_imports(src) == []
+
+
+def test_an_unknown_room_is_found(build):
+    src = build({"utils/helpers.py": "", "misc.py": "", "numerics/special.py": "", "__init__.py": ""})
+    assert unknown_rooms(src) == ["misc", "utils"]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("inference/laplace.py", "from sklearn.cluster import KMeans"),
+        ("model/priors.py", "import sklearn"),
+        ("errors.py", "from sklearn.exceptions import NotFittedError"),
+        ("data/source.py", "import dask.array as da"),
+        ("estimators/linear.py", "import pyarrow.parquet"),
+        ("diagnostics/scores.py", "def plot():\n    import matplotlib.pyplot as plt"),
+    ],
+)
+def test_a_package_in_the_wrong_room_is_found_even_inside_a_function(build, name, line):
+    (complaint,) = misplaced_packages(build({name: line}))
+    assert complaint.startswith(f"{name}:") and complaint.endswith("does not belong here")
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("estimators/linear.py", "from sklearn.base import BaseEstimator"),
+        ("model/basis.py", "from sklearn.base import BaseEstimator"),
+        ("errors.py", "from sklearn.exceptions import ConvergenceWarning"),
+        ("data/dask.py", "import dask"),
+        ("data/parquet.py", "import pyarrow"),
+        ("cli/fit.py", "import pyarrow.csv"),
+        ("plots/curves.py", "import matplotlib.pyplot as plt"),
+    ],
+)
+def test_a_package_in_its_own_room_is_fine(build, name, line):
+    assert misplaced_packages(build({name: line})) == []
+
+
+def test_what_is_too_long_is_found(build):
+    def function(lines: int) -> str:
+        return 'def f():\n    """One.\n\n    Two.\n    """\n' + "    x = 1\n" * lines
+
+    def class_of(methods: int) -> str:
+        return "class A:\n" + "".join(f"    def m{i}(self): ...\n" for i in range(methods))
+
+    fits = {
+        "numerics/a.py": function(60),
+        "numerics/b.py": class_of(12),
+        "numerics/c.py": "x = 1\n" * 400,
+        "estimators/d.py": class_of(30),
+    }
+    assert over_budget(build(fits)) == []
+    bursts = {"numerics/a.py": function(61), "numerics/b.py": class_of(13), "numerics/c.py": "x = 1\n" * 401}
+    assert over_budget(build(bursts)) == [
+        "numerics/a.py:1: f has 61 lines, more than 60",
+        "numerics/b.py:1: A has 13 methods, more than 12",
+        "numerics/c.py has 401 lines, more than 400",
+    ]
