@@ -45,8 +45,8 @@ def least_cost(proba: Array, costs: ArrayLike, reject_cost: float | None = None)
     >>> least_cost(p, [[0, 1], [1, 0]], reject_cost=0.3)
     array([ 0, -1])
     """
-    expected = proba @ _checked(costs, proba.shape[1])
-    choice = expected.argmin(axis=1)
+    expected: Array = proba @ _checked(costs, proba.shape[1])
+    choice: Codes = expected.argmin(axis=1)
     if reject_cost is None:
         return choice
     if not np.isfinite(reject_cost):

@@ -59,7 +59,8 @@ class BinaryPredictive:
 
     def proba(self, f: Array) -> Array:
         """Class probabilities (…, n, 2) at given scores (…, n, 1)."""
-        return np.exp(np.concatenate([self.likelihood.log_prob(np.array(c), f) for c in (0, 1)], axis=-1))
+        log_proba: Array = np.concatenate([self.likelihood.log_prob(np.array(c), f) for c in (0, 1)], axis=-1)
+        return np.exp(log_proba)
 
 
 class SoftmaxPredictive:

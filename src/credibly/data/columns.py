@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from credibly.data.source import Block, Rows
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import DesignMatrix
 
 
@@ -37,7 +37,7 @@ class Columns(NamedTuple):
         return np.where(self.constant, 1.0, np.sqrt(self.scatter / self.weight))
 
     @property
-    def constant(self) -> Array:
+    def constant(self) -> AnyArray:
         """Which columns have one value only."""
         return np.asarray(self.low == self.high)
 

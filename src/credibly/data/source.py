@@ -19,8 +19,9 @@ from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix
 
 CACHED_NUMBERS = 64_000  # numbers in a block: half a megabyte, which fits the second-level cache
+COPIED_NUMBERS = 8_000_000  # numbers in a table that may be held a second time, transformed: 64 megabytes
 FEWEST_ROWS = 256  # below that a product of a block with its transpose is all overhead
-WORTH_THREADS = 400_000  # numbers in a table: below that a pass is faster than starting threads
+WORTH_THREADS = 60_000  # numbers in a table: below that a pass is faster than handing out blocks
 
 
 class Block(NamedTuple):
@@ -126,7 +127,7 @@ class MemoryRows:
 
     def through(self, change: Change) -> "MemoryRows":
         """The same rows with `change` applied: at once for what is small or sparse, block by block otherwise."""
-        if isinstance(self.X, csr_array) or len(self._cuts()) == 1:
+        if isinstance(self.X, csr_array) or self.X.size <= COPIED_NUMBERS:
             return replace(self, X=change(self._block(slice(None)).X), changes=())
         return replace(self, changes=(*self.changes, change))
 

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+WAITING_PER_THREAD = 4  # results held at a time: enough that no thread idles, few enough for memory
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -24,10 +26,9 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def default_threads() -> int:
-    """As many threads as BLAS was allowed: so nested parallelism (joblib, OMP_NUM_THREADS) is respected."""
-    allowed = [library.num_threads for library in _controller().lib_controllers if library.user_api == "blas"]
-    return max(allowed, default=os.cpu_count() or 1)
+def _blas_threads() -> int:
+    counts = [library.num_threads for library in _controller().lib_controllers if library.user_api == "blas"]
+    return max(counts, default=os.cpu_count() or 1)
 
 
 class _SingleThreadedBlas:
@@ -36,25 +37,54 @@ class _SingleThreadedBlas:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
+        self._allowed = 1
         self._limit: AbstractContextManager[object] | None = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._limit = _controller().limit(limits=1, user_api="blas")
+        self._enter()
         try:
             yield
         finally:
-            with self._lock:
-                self._inside -= 1
-                if self._inside == 0 and self._limit is not None:
-                    self._limit.__exit__(None, None, None)
-                    self._limit = None
+            self._leave()
+
+    @property
+    def allowed(self) -> int:
+        """How many threads BLAS may use outside."""
+        with self._lock:
+            return self._allowed if self._inside else _blas_threads()
+
+    def _enter(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._allowed = _blas_threads()
+                self._limit = _controller().limit(limits=1, user_api="blas")
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0 and self._limit is not None:
+                self._limit.__exit__(None, None, None)
+                self._limit = None
 
 
 single_threaded_blas = _SingleThreadedBlas()
+
+
+def default_threads() -> int:
+    """As many threads as BLAS was allowed: so nested parallelism (joblib, OMP_NUM_THREADS) is respected."""
+    return single_threaded_blas.allowed
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """One pool for the life of the process: starting threads costs as much as a pass over a small table."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="credibly")
+
+
+if hasattr(os, "register_at_fork"):  # a forked child has the pool but not its threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
@@ -62,15 +92,14 @@ def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int
     if threads == 1 or len(items) == 1:
         yield from map(work, items)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        waiting: deque[Future[Result]] = deque()
-        try:
-            for item in items:
-                waiting.append(pool.submit(work, item))
-                if len(waiting) >= 2 * threads:
-                    yield waiting.popleft().result()
-            while waiting:
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(_pool(threads).submit(work, item))
+            if len(waiting) >= WAITING_PER_THREAD * threads:
                 yield waiting.popleft().result()
-        finally:
-            for future in waiting:  # after an error or Ctrl-C: do not start what nobody will read
-                future.cancel()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:  # after an error or Ctrl-C: do not start what nobody will read
+            future.cancel()

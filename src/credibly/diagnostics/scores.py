@@ -66,7 +66,9 @@ def _codes_and_table(y: ArrayLike, proba: ArrayLike) -> tuple[Codes, Array]:
         table = np.column_stack([1 - table, table])
     classes, codes = np.unique(labels, return_inverse=True)
     if len(labels) != len(table) or len(labels) == 0:
-        raise InputError(f"expected one row of probabilities per label; got {len(labels)} labels and {len(table)} rows.")
+        raise InputError(
+            f"expected one row of probabilities per label; got {len(labels)} labels and {len(table)} rows."
+        )
     if len(classes) != table.shape[1]:
         codes = _integer_codes(labels, table.shape[1])
     return codes, table

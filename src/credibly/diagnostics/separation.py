@@ -1,4 +1,4 @@
-"""Separated data: is there a direction in which the likelihood never stops growing?
+"""Separated data: directions in which the likelihood never stops growing.
 
 Notation
 --------
@@ -14,6 +14,7 @@ separation is complete, otherwise quasi-complete (Albert & Anderson 1984; as lin
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,7 +31,7 @@ class Separation:
     """What `separation` found; truthy when the classes are separated."""
 
     kind: str  # "none", "quasi-complete" or "complete"
-    columns: list[str] | list[int]
+    columns: list[Any]  # names, or indices where there are none
     rows: Codes  # rows on the right side by a margin
     direction: Array  # (D,) for two classes, (K, D) for more; intercept last
 
@@ -47,7 +48,7 @@ class Separation:
         )
 
 
-def separation(X: ArrayLike, y: ArrayLike, fit_intercept: bool = True) -> Separation:
+def separation(X: Any, y: ArrayLike, fit_intercept: bool = True) -> Separation:
     """Decide by linear programming whether the classes are separated, and by which columns.
 
     Among all separating directions the one of least absolute sum on scaled columns is named, which involves few
@@ -67,7 +68,7 @@ def separation(X: ArrayLike, y: ArrayLike, fit_intercept: bool = True) -> Separa
     'none'
     """
     names = [str(name) for name in getattr(X, "columns", [])]
-    table = np.asarray(X.toarray() if issparse(X) else X, dtype=float)
+    table: Array = np.asarray(X.toarray() if issparse(X) else X, dtype=float)
     classes, codes = np.unique(np.asarray(y), return_inverse=True)
     if table.ndim != 2 or len(table) != len(codes) or len(classes) < 2 or not np.isfinite(table).all():
         raise InputError(
@@ -84,16 +85,16 @@ def _separate(table: Array, codes: Codes, n_classes: int, intercept: bool, names
     Z = (table - center) / scale
     Z = np.column_stack([Z, np.ones(len(Z))]) if intercept else Z
     gaps = _gap_matrix(Z, codes, n_classes)
-    for kind, B in (("complete", _all_gaps_positive(gaps)), ("quasi-complete", _no_gap_negative(gaps))):
-        if B is not None:
-            break
-    else:
+    kind, B = "complete", _all_gaps_positive(gaps)
+    if B is None:
+        kind, B = "quasi-complete", _no_gap_negative(gaps)
+    if B is None:
         return Separation("none", [], np.array([], dtype=np.intp), np.zeros(Z.shape[1]))
     B = B.reshape(-1, Z.shape[1])
     margins = (gaps @ B.reshape(-1)).reshape(-1, len(Z))
     strict = np.flatnonzero(margins.min(axis=0) > STRICT)
     involved = np.flatnonzero(np.abs(B[:, : table.shape[1]]).max(axis=0) > STRICT * np.abs(B).max())
-    columns = [names[j] for j in involved] if names else [int(j) for j in involved]
+    columns = [names[int(j)] for j in involved] if names else [int(j) for j in involved]
     return Separation(kind, columns, strict, _in_data_units(B, center, scale, intercept))
 
 
@@ -123,13 +124,19 @@ def _no_gap_negative(gaps: csr_array) -> Array | None:
 
 def _sparsest(gaps: csr_array, least_gap: float, mean_gap: float | None = None) -> Array | None:
     """min |B|₁ under these bounds on the gaps; None when no B keeps them."""
-    from scipy.optimize import linprog  # noqa: PLC0415  (keeps `import credibly` light)
+    from scipy.optimize import linprog
 
     n, size = gaps.shape
     both = hstack([gaps, -gaps])  # B = positive part - negative part
     mean = None if mean_gap is None else np.asarray(both.sum(axis=0)).reshape(1, -1) / n
-    found = linprog(np.ones(2 * size), A_ub=-both, b_ub=np.full(n, -least_gap), A_eq=mean, b_eq=mean_gap)
-    return found.x[:size] - found.x[size:] if found.status == 0 else None
+    found = linprog(
+        np.ones(2 * size),
+        A_ub=-both,
+        b_ub=np.full(n, -least_gap),
+        A_eq=mean,
+        b_eq=None if mean_gap is None else [mean_gap],
+    )
+    return None if found.status != 0 or found.x is None else np.asarray(found.x[:size] - found.x[size:])
 
 
 def _in_data_units(B: Array, center: Array, scale: Array, intercept: bool) -> Array:

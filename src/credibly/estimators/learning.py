@@ -17,6 +17,7 @@ from credibly.inference.objective import AnyLikelihood, Objective
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.priors import Normal, WeightShape
 from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import block_diagonal
 from credibly.numerics.newton import Status
 
 PRIOR_CHOICES = '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0) or None'
@@ -89,7 +90,7 @@ def explicit_prior(choice: Normal, problem: Problem) -> Gaussian:
     per_class = moments.mean.reshape(problem.shape.n_outputs, -1)
     # Rows of `axes` are the frame's unit vectors in data units, so that precision_u = (axes' whitener)ᵀ(…).
     size = problem.shape.per_output
-    axes = np.kron(np.eye(problem.shape.n_outputs), problem.frame.to_data(np.eye(size)))
+    axes = block_diagonal(problem.frame.to_data(np.eye(size)), problem.shape.n_outputs)
     return Gaussian.from_mapped_moments(problem.frame.to_frame(per_class).reshape(-1), moments.cov, axes, "the prior")
 
 
@@ -163,14 +164,14 @@ def refuse_collinear(problem: Problem) -> None:
         constant = [label for label, flat in zip(problem.names, problem.columns.constant, strict=True) if flat]
         detail = f" ({', '.join(map(repr, constant))} constant)" if constant else ""
         raise CollinearityError(
-            f"Columns {', '.join(map(repr, tied))} are linearly dependent{detail}, so without a prior their coefficients "
-            "are not determined. Drop some of them, or use a prior, e.g. Normal(scale=2.5)."
+            f"Columns {', '.join(map(repr, tied))} are linearly dependent{detail}, so without a prior their "
+            "coefficients are not determined. Drop some of them, or use a prior, e.g. Normal(scale=2.5)."
         )
 
 
 def refuse_separated(problem: Problem) -> None:
     """Raise if the classes are separated: then the estimate is infinite, whatever an optimiser returns."""
-    from credibly.diagnostics.separation import separation  # noqa: PLC0415  (needs linprog: slow to import)
+    from credibly.diagnostics.separation import separation
 
     counted = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight) > 0
     Z, y = problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
@@ -186,4 +187,3 @@ def refuse_separated(problem: Problem) -> None:
 
 def _dense(rows: Block) -> Array:
     return rows.X if isinstance(rows.X, np.ndarray) else np.asarray(rows.X.toarray())
-

@@ -63,7 +63,10 @@ class Summary:
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         corner = "<th></th>" * (1 if self.classes is None else 2)
         body = "".join(
-            "<tr>" + "".join(f"<th>{escape(part)}</th>" for part in label) + "".join(f"<td>{c}</td>" for c in cells) + "</tr>"
+            "<tr>"
+            + "".join(f"<th>{escape(part)}</th>" for part in label)
+            + "".join(f"<td>{c}</td>" for c in cells)
+            + "</tr>"
             for label, cells in zip(self._labels(), self._cells(), strict=True)
         )
         notes = "<br>".join(escape(note) for note in self.notes)
@@ -72,7 +75,7 @@ class Summary:
 
     def to_frame(self) -> "pd.DataFrame":
         """A pandas frame indexed by feature name (K classes: by class and feature name)."""
-        import pandas as pd  # noqa: PLC0415  (an extra)
+        import pandas as pd
 
         if self.classes is None:
             index: pd.Index[Any] = pd.Index(self.names)
@@ -83,7 +86,8 @@ class Summary:
 
 def _aligned(row: Sequence[str], widths: Sequence[int], n_text: int) -> str:
     return "  ".join(
-        cell.ljust(width) if i < n_text else cell.rjust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        cell.ljust(width) if i < n_text else cell.rjust(width)
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True))
     )
 
 
@@ -91,7 +95,13 @@ def weight_columns(posterior: WeightPosterior, level: float, *, tests: bool) -> 
     """The columns of a weight table; `tests` adds Wald's z and two-sided p."""
     mode, sd, interval = posterior.mean, posterior.std, posterior.interval(level)
     z = mode / sd
-    columns = {"mode": mode, "sd": sd, "lower": interval[:, 0], "upper": interval[:, 1], "p_positive": ndtr(z)}
+    columns = {
+        "mode": mode,
+        "sd": sd,
+        "lower": interval[:, 0],
+        "upper": interval[:, 1],
+        "p_positive": ndtr(z),
+    }
     if tests:
         columns |= {"z": z, "p": 2 * ndtr(-np.abs(z))}
     return columns

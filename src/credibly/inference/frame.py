@@ -59,7 +59,7 @@ class Frame:
         n, d = X.shape
         if isinstance(X, csr_array):
             return self._sparse_design(X)
-        Z = np.empty((n, d + self.intercept))
+        Z = np.empty((n, d + self.intercept), order="F")  # columns contiguous: what follows runs down columns
         np.subtract(X, self.center, out=Z[:, :d])
         Z[:, :d] /= self.scale
         if self.intercept:

@@ -47,9 +47,7 @@ def laplace(objective: Objective, start: Array, controls: Controls = Controls())
     ----------
     PRML eq. 4.137, 4.142–4.144 (the determinant is of an M×M matrix and M counts weights, not rows: MISSION E-38).
     """
-    solution = newton(
-        objective.expand, start, tol=controls.tol, max_steps=controls.max_steps, report=controls.report
-    )
+    solution = newton(objective.expand, start, tol=controls.tol, max_steps=controls.max_steps, report=controls.report)
     return result_at(objective, solution)
 
 

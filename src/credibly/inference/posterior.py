@@ -161,7 +161,7 @@ class WeightPosterior:
 
     @property
     def _square(self) -> bool:
-        return self.contrast.shape[0] == self.contrast.shape[1]
+        return bool(self.contrast.shape[0] == self.contrast.shape[1])
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the weights, (size, M)."""

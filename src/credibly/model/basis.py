@@ -259,9 +259,7 @@ class SigmoidBasis(TransformerMixin, BaseEstimator):
         if input_features is not None and names != self._column_names(names):
             raise InputError("input_features is not equal to feature_names_in_, the names seen when fitting.")
         columns = zip(names, self.centers_, strict=True)
-        return np.array(
-            [f"{name}_sigmoid_{j}" for name, centers in columns for j in range(len(centers))], object
-        )
+        return np.array([f"{name}_sigmoid_{j}" for name, centers in columns for j in range(len(centers))], object)
 
     def _column_names(self, otherwise: list[str] | None = None) -> list[str]:
         unnamed = otherwise or [f"x{i}" for i in range(self.n_features_in_)]
@@ -303,9 +301,7 @@ def _given_centers(centers: object, d: int) -> Array:
     if given.ndim == 1 and d == 1:
         given = given[:, None]
     if given.ndim != 2 or given.shape[1] != d or len(given) == 0:
-        raise InputError(
-            f"centers has shape {np.shape(given)}; the data have {d} column(s), so (m, {d}) was expected."
-        )
+        raise InputError(f"centers has shape {np.shape(given)}; the data have {d} column(s), so (m, {d}) was expected.")
     return given
 
 
@@ -336,9 +332,7 @@ def _nearest_neighbour_distance(centers: Array, unit: Array) -> float:
     np.fill_diagonal(distance, np.inf)
     mean = float(distance.min(axis=1).mean())
     if mean == 0:
-        raise InputError(
-            "all centres coincide with another one, so 'auto' finds no distance; give distinct ones."
-        )
+        raise InputError("all centres coincide with another one, so 'auto' finds no distance; give distinct ones.")
     return mean
 
 

@@ -4,7 +4,6 @@ Layout of weights: one vector per class (one in all for two classes), slopes fir
 stacked class by class. All numbers are in the units of the data.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD
+from credibly.numerics.linalg import PSD, block_diagonal
 
 
 class WeightShape(NamedTuple):
@@ -125,14 +124,14 @@ class Normal:
 
     def _full_cov(self, shape: WeightShape) -> Array:
         if self.cov is None:
-            return np.kron(np.eye(shape.n_outputs), np.diag(self._scales(shape) ** 2))
+            return block_diagonal(np.diag(self._scales(shape) ** 2), shape.n_outputs)
         cov = np.atleast_2d(_finite(self.cov, "prior covariance"))
         _check_covariance(cov)
         if cov.shape == (shape.n_features, shape.n_features) and shape.intercept:
             slopes, cov = cov, np.zeros((shape.per_output, shape.per_output))
             cov[:-1, :-1], cov[-1, -1] = slopes, _positive(self.intercept_scale, "intercept_scale") ** 2
         if cov.shape == (shape.per_output, shape.per_output):
-            return np.kron(np.eye(shape.n_outputs), cov)
+            return block_diagonal(cov, shape.n_outputs)
         if cov.shape == (shape.total, shape.total):
             return cov
         raise InputError(f"prior covariance has shape {np.shape(self.cov)}; {_sizes(shape, '{0}×{0}', ' or ')}.")
@@ -141,8 +140,7 @@ class Normal:
         scale = _positive(self.scale, "prior scale")
         if scale.ndim > 1 or (scale.ndim == 1 and scale.shape != (shape.n_features,)):
             raise InputError(
-                f"prior scale has shape {scale.shape}; expected one number or one per column, "
-                f"({shape.n_features},)."
+                f"prior scale has shape {scale.shape}; expected one number or one per column, ({shape.n_features},)."
             )
         scales = np.broadcast_to(scale, (shape.n_features,))
         if not shape.intercept:

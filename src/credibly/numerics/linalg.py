@@ -13,7 +13,7 @@ Nobody else in the package calls a Cholesky routine or forms an inverse.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from scipy.linalg import lapack
@@ -22,7 +22,7 @@ from scipy.sparse import csr_array, sparray, spmatrix
 from credibly.errors import NotPositiveDefinite
 from credibly.numerics.arrays import Array
 
-DesignMatrix = Array | csr_array
+DesignMatrix: TypeAlias = Array | csr_array
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,11 @@ def _smallest_eigenvalue(matrix: Array) -> str:
     if not np.isfinite(matrix).all():
         return "it has entries that are not finite"
     return f"smallest eigenvalue {np.linalg.eigvalsh(matrix)[0]:.1e}"
+
+
+def block_diagonal(block: Array, times: int) -> Array:
+    """The same square block, so many times down the diagonal."""
+    return np.kron(np.eye(times), block).astype(float, copy=False)
 
 
 def is_sparse(Z: object) -> bool:

@@ -81,9 +81,7 @@ def silent(step: int, value: float, decrement: float) -> None:
     """Report nothing."""
 
 
-def newton(
-    expand: Expand, x: Array, *, tol: float = 1e-20, max_steps: int = 100, report: Report = silent
-) -> Solution:
+def newton(expand: Expand, x: Array, *, tol: float = 1e-20, max_steps: int = 100, report: Report = silent) -> Solution:
     """Minimise a convex function by Newton steps, halved until they help enough.
 
     Undamped Newton can diverge on a convex function (MISSION E-5), so every step must deliver a share of the

@@ -15,15 +15,17 @@ import numpy as np
 
 from credibly.numerics.arrays import Array
 
-DECAY = 0.6  # between 1/2 and 1, as Robbins & Monro require; averaging then gives the best rate (Polyak & Juditsky 1992)
+DECAY = (
+    0.6  # between 1/2 and 1, as Robbins & Monro require; averaging then gives the best rate (Polyak & Juditsky 1992)
+)
 
 MiniBatch = Callable[[Array], Array]
 
 
 def averaged_sweep(batches: Iterable[MiniBatch], x: Array, *, first_step: float, t: int) -> tuple[Array, Array, int]:
-    """Walk once over gradient estimates and average the way.
+    r"""Walk once over gradient estimates and average the way.
 
-    .. math:: x_{t+1} = x_t - \\eta_t \\hat g_t(x_t), \\qquad \\eta_t = \\eta_0 (1+t)^{-0.6}
+    .. math:: x_{t+1} = x_t - \eta_t \hat g_t(x_t), \qquad \eta_t = \eta_0 (1+t)^{-0.6}
 
     Steps decrease so that the walk settles (a fixed step would hover); the average of the iterates has the
     accuracy of a Newton step on the same rows.

@@ -71,10 +71,10 @@ class Categorical:
 
         .. math:: p_k (V_{kk} - \textstyle\sum_a p_a V_{aa} - 2 (Vp)_k + 2 p^T V p)
         """
-        diagonal = np.einsum("...kk->...k", V)
+        diagonal: Array = np.einsum("...kk->...k", V)
         Vp = np.einsum("...kj,...j->...k", V, proba)
-        inner = diagonal - 2 * Vp
-        return proba * (inner - (proba * inner).sum(axis=-1, keepdims=True))
+        inner: Array = diagonal - 2 * Vp
+        return np.asarray(proba * (inner - (proba * inner).sum(axis=-1, keepdims=True)))
 
     def log_average(self, m: Array, V: Array) -> Array:
         """log E[softmax(f)], f ~ N(m, V): (n, K)."""

@@ -51,14 +51,15 @@ class BernoulliLogit(Likelihood):
         return sigmoid(f)
 
     def expand(self, y: Array, f: Array) -> Expansion:
-        # One exponential e^-|f| serves value, gradient and curvature, and can only underflow.
-        z = sign(y) * f
+        # One exponential e^-|f| serves value, gradient and curvature, and can only underflow. The logarithm is of
+        # 1 + e^-|f|, rounded to 1e-16: what `log_prob` has beyond that is lost in a sum over rows anyway.
+        s = sign(y)
+        z = s * f
         small = np.exp(-np.abs(z))
         larger = 1.0 / (1.0 + small)  # σ(|f|)
         smaller = small * larger  # σ(-|f|)
-        log_prob = np.minimum(z, 0.0) - np.log1p(small)
-        grad = sign(y) * np.where(z > 0, smaller, larger)
-        return Expansion(log_prob, grad, smaller * larger)
+        log_prob = np.minimum(z, 0.0) + np.log(larger)
+        return Expansion(log_prob, s * np.where(z > 0, smaller, larger), smaller * larger)
 
     def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
         s = sign(y)

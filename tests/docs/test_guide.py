@@ -1,0 +1,67 @@
+"""Every Python block of the guide runs, warns of nothing, and prints what the guide says it prints."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helpers import REPOSITORY, load_by_path
+
+RUNNER = Path(__file__).with_name("guide.py")
+guide = load_by_path(RUNNER)
+
+
+def pages() -> list[Path]:
+    everywhere = [
+        REPOSITORY / "README.md",
+        REPOSITORY / "CONTRIBUTING.md",
+        *(REPOSITORY / "docs").rglob("*.md"),
+    ]
+    return sorted(page for page in everywhere if page.is_file() and "_build" not in page.parts)
+
+
+def run(page: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-W", "error", str(RUNNER), str(page)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=page.parent, check=False)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(REPOSITORY).as_posix())
+def test_a_page_runs_and_prints_what_it_says(page):
+    if not list(guide.examples(page.read_text(encoding="utf-8"))):
+        return
+    done = run(page)
+    assert done.returncode == 0, done.stderr
+
+
+# --- the runner bites ---------------------------------------------------------------------------------------
+
+
+def test_blocks_are_found_with_their_output():
+    text = "a\n\n```python\nx = 1\nprint(x)\n```\n\n```output\n1\n```\n\n```bash\nls\n```\n\n```python\ny\n```\n"
+    first, second = guide.examples(text)
+    assert first == ("x = 1\nprint(x)\n", 3, "1\n")
+    assert second == ("y\n", 16, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("```python\n1 / 0\n```\n", "ZeroDivisionError"),
+        ("```python\nimport warnings\nwarnings.warn('careful')\n```\n", "UserWarning: careful"),
+        ("```python\nprint(2)\n```\n\n```output\n3\n```\n", "but printed"),
+        ("```python\nx = 1\n```\nwords\n```python\nassert x == 2\n```\n", 'page.md", line 6'),
+    ],
+)
+def test_a_wrong_page_fails(tmp_path, text, complaint):
+    page = tmp_path / "page.md"
+    page.write_text(text, encoding="utf-8")
+    done = run(page)
+    assert done.returncode != 0
+    assert complaint in done.stderr
+
+
+def test_a_right_page_passes(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("```python\nx = 1\n```\n\n```python\nprint(x, 2.34567)\n```\n\n```output\n1 2.3...\n```\n")
+    assert run(page).returncode == 0
