@@ -34,6 +34,4 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = terminalreporter.stats.get("skipped", [])
     left_out = sum(WITHOUT_SHARED in str(report.longrepr) for report in skipped)
     if left_out:
-        terminalreporter.write_line(
-            f"{left_out} reference tests were left out: {WITHOUT_SHARED}.", yellow=True
-        )
+        terminalreporter.write_line(f"{left_out} reference tests were left out: {WITHOUT_SHARED}.", yellow=True)

@@ -122,9 +122,7 @@ def upward_imports(src: Path) -> list[str]:
                 continue
             other = room_named(target)
             if other not in MAY_IMPORT[room] | {room} | FREE:
-                complaints.append(
-                    f"{path.relative_to(src).as_posix()}:{line}: {room} must not import {other}"
-                )
+                complaints.append(f"{path.relative_to(src).as_posix()}:{line}: {room} must not import {other}")
     return complaints
 
 
@@ -256,22 +254,13 @@ def test_an_upward_import_is_found_however_it_is_spelt(build, line):
 
 @pytest.mark.parametrize("line", ["from . import estimators", "from .estimators import linear"])
 def test_relative_imports_count_from_the_files_own_package(build, line):
-    assert upward_imports(build({"predictive.py": line})) == [
-        "predictive.py:1: predictive must not import estimators"
-    ]
-    assert (
-        upward_imports(build({"predictive.py": "", "cli/__init__.py": "from ..estimators import linear"}))
-        == []
-    )
+    assert upward_imports(build({"predictive.py": line})) == ["predictive.py:1: predictive must not import estimators"]
+    assert upward_imports(build({"predictive.py": "", "cli/__init__.py": "from ..estimators import linear"})) == []
 
 
-@pytest.mark.parametrize(
-    "line", ["import credibly", "from credibly import Normal", "from credibly.priors import Beta"]
-)
+@pytest.mark.parametrize("line", ["import credibly", "from credibly import Normal", "from credibly.priors import Beta"])
 def test_rooms_do_not_import_the_facade_but_the_command_may(build, line):
-    assert upward_imports(build({"data/source.py": line})) == [
-        "data/source.py:1: data must not import façade"
-    ]
+    assert upward_imports(build({"data/source.py": line})) == ["data/source.py:1: data must not import façade"]
     assert upward_imports(build({"data/source.py": "", "cli/demo.py": line})) == []
 
 
@@ -281,9 +270,7 @@ def test_imports_inside_functions_may_point_upwards(build):
 
 
 def test_downward_imports_neighbours_and_the_version_are_fine(build):
-    lines = (
-        "import numpy\nfrom ..errors import InputError\nfrom . import b\nfrom credibly.model import priors\n"
-    )
+    lines = "import numpy\nfrom ..errors import InputError\nfrom . import b\nfrom credibly.model import priors\n"
     src = build({"inference/a.py": lines, "persistence.py": "from credibly._version import __version__"})
     assert upward_imports(src) == []
 

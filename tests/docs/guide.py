@@ -13,10 +13,11 @@ import io
 import re
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-FENCE = re.compile(r"^(?P<fence>`{3,})(?P<language>\w*)[ ]*\n(?P<body>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^(?P<fence>`{3,})(?P<language>[^\n`]*)\n(?P<body>.*?)^(?P=fence)[ ]*$", re.MULTILINE | re.DOTALL)
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -31,11 +32,11 @@ class Example(NamedTuple):
 def examples(text: str) -> Iterator[Example]:
     """The Python blocks of a Markdown text, each with the output stated right after it."""
     blocks = list(FENCE.finditer(text))
-    for block, following in zip(blocks, [*blocks[1:], None], strict=True):
-        if block["language"] == "python":
+    for block, following in pairwise([*blocks, None]):
+        if block and block["language"].strip() == "python":
             stated = (
                 following is not None
-                and following["language"] == "output"
+                and following["language"].strip() == "output"
                 and not text[block.end() : following.start()].strip()
             )
             above = text.count("\n", 0, block.start("body"))

@@ -26,10 +26,7 @@ def X():
 def test_a_gaussian_bump_is_the_displayed_equation(X):
     basis = GaussianBasis(centers=4, random_state=0).fit(X)
     naive = [
-        [
-            np.exp(-0.5 * sum((x[i] - c[i]) ** 2 / basis.width_[i] ** 2 for i in range(3)))
-            for c in basis.centers_
-        ]
+        [np.exp(-0.5 * sum((x[i] - c[i]) ** 2 / basis.width_[i] ** 2 for i in range(3))) for c in basis.centers_]
         for x in X
     ]
     assert_allclose(basis.transform(X), naive, rtol=1e-12)
@@ -44,10 +41,7 @@ def test_one_width_for_all_columns_is_eq_3_4_of_prml(X):
 
 def test_a_sigmoidal_step_is_the_displayed_equation(X):
     basis = SigmoidBasis(centers=4).fit(X)
-    naive = [
-        [1 / (1 + np.exp(-basis.slope_[i] * (x[i] - c))) for i in range(3) for c in basis.centers_[i]]
-        for x in X
-    ]
+    naive = [[1 / (1 + np.exp(-basis.slope_[i] * (x[i] - c))) for i in range(3) for c in basis.centers_[i]] for x in X]
     assert_allclose(basis.transform(X), naive, rtol=1e-12)
 
 
@@ -141,9 +135,7 @@ def test_units_do_not_matter_by_default(kind, shift, scale, centers):
 @EITHER
 def test_standardising_first_changes_nothing(kind, X):
     basis = kind(centers=5) if kind is SigmoidBasis else kind(centers=5, random_state=1)
-    assert_allclose(
-        make_pipeline(StandardScaler(), basis).fit_transform(X), basis.fit_transform(X), rtol=1e-8
-    )
+    assert_allclose(make_pipeline(StandardScaler(), basis).fit_transform(X), basis.fit_transform(X), rtol=1e-8)
 
 
 def test_distances_do_not_cancel_far_from_zero():
@@ -161,9 +153,7 @@ def test_extreme_units_neither_overflow_nor_vanish(kind, size):
 
 def test_constant_columns_do_no_harm(X):
     padded = np.column_stack([X, np.full(60, 4.0)])
-    assert_allclose(
-        GaussianBasis(random_state=0).fit_transform(padded), GaussianBasis(random_state=0).fit_transform(X)
-    )
+    assert_allclose(GaussianBasis(random_state=0).fit_transform(padded), GaussianBasis(random_state=0).fit_transform(X))
 
 
 def test_random_state_fixes_the_centres(X):
@@ -226,18 +216,14 @@ def test_feature_names_can_be_supplied_but_not_contradicted(X):
 @EITHER
 @pytest.mark.parametrize("centers", [0, -3, 2.5, True, "many", None])
 def test_centers_that_are_no_count_are_refused(kind, centers, X):
-    with pytest.raises(
-        InputError, match="centers must be a whole number from 1, or an array of centres; got"
-    ):
+    with pytest.raises(InputError, match="centers must be a whole number from 1, or an array of centres; got"):
         kind(centers=centers).fit(X)
 
 
 @EITHER
 def test_more_centres_than_distinct_rows_are_refused(kind):
     X = np.repeat([[0.0, 1.0], [1.0, 1.0], [2.0, 5.0]], 40, axis=0)
-    with pytest.raises(
-        InputError, match=r"centers=4 asks for more centres than there are distinct rows \(3\)"
-    ):
+    with pytest.raises(InputError, match=r"centers=4 asks for more centres than there are distinct rows \(3\)"):
         kind(centers=4).fit(X)
     with pytest.raises(InputError, match="lower centers to at most 3"):
         kind(centers=4).fit(X[:, :1])
@@ -245,9 +231,7 @@ def test_more_centres_than_distinct_rows_are_refused(kind):
 
 
 @EITHER
-@pytest.mark.parametrize(
-    "centers", [[0.0, 1.0], [[0.0, 1.0]], np.zeros((2, 3, 1)), np.zeros((0, 3))], ids=str
-)
+@pytest.mark.parametrize("centers", [[0.0, 1.0], [[0.0, 1.0]], np.zeros((2, 3, 1)), np.zeros((0, 3))], ids=str)
 def test_given_centres_of_the_wrong_shape_are_refused(kind, centers, X):
     with pytest.raises(InputError, match=r"centers has shape .* so \(m, 3\) was expected"):
         kind(centers=centers).fit(X)

@@ -7,7 +7,6 @@ from scipy.sparse import csr_array
 
 from credibly.data.source import Block, Rows
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.linalg import DesignMatrix
 
 
 class Columns(NamedTuple):
@@ -64,21 +63,25 @@ def _describe_block(block: Block) -> Columns:
     total = float(weight.sum())
     if total == 0:
         return Columns(0.0, *(np.full(X.shape[1], value) for value in (0.0, 0.0, np.inf, -np.inf)))
-    mean = weight @ X / total
-    return Columns(total, mean, _scatter(X, mean, weight), _reduce(X, "min"), _reduce(X, "max"))
+    if isinstance(X, csr_array):
+        mean = weight @ X / total
+        return Columns(
+            total, mean, _sparse_scatter(X, mean, weight), _sparse_extreme(X, "min"), _sparse_extreme(X, "max")
+        )
+    table = np.ascontiguousarray(X.T)  # columns contiguous: four reductions run down them
+    mean = table @ weight / total
+    low, high = table.min(axis=1), table.max(axis=1)
+    table -= mean[:, None]
+    table *= table
+    return Columns(total, mean, table @ weight, low, high)
 
 
-def _reduce(X: DesignMatrix, how: str) -> Array:
-    extreme = getattr(X, how)(axis=0)
-    return np.asarray(extreme.toarray() if isinstance(X, csr_array) else extreme).reshape(-1)
+def _sparse_extreme(X: csr_array, how: str) -> Array:
+    return np.asarray(getattr(X, how)(axis=0).toarray()).reshape(-1)
 
 
-def _scatter(X: DesignMatrix, mean: Array, weight: Array) -> Array:
-    if not isinstance(X, csr_array):
-        deviation = X - mean
-        deviation *= deviation
-        return np.asarray(weight @ deviation)
-    # Entries that are stored deviate by (x - mean), the zeros that are not by -mean.
+def _sparse_scatter(X: csr_array, mean: Array, weight: Array) -> Array:
+    """Entries that are stored deviate by (x - mean), the zeros that are not by -mean."""
     weights = np.repeat(weight, np.diff(X.indptr))
     stored = csr_array((weights, X.indices, X.indptr), X.shape).sum(axis=0)
     deviation = csr_array((weights * (X.data - mean[X.indices]) ** 2, X.indices, X.indptr), X.shape).sum(axis=0)

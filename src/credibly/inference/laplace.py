@@ -13,7 +13,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Report, Solution, Status, newton, silent
 from credibly.numerics.sgd import averaged_sweep
 
-SAMPLED_FROM = 40_000  # rows from which a first Newton on a sample saves passes over all of them
+MANY_ROWS = 40_000  # from here on every pass counts: Newton starts from the mode of a sample
 SAMPLE_SHARE = 20  # one row in twenty,
 SAMPLE_ROWS_PER_WEIGHT = 20  # but at least so many for each weight
 BATCH_ROWS = 64
@@ -47,7 +47,14 @@ def laplace(objective: Objective, start: Array, controls: Controls = Controls())
     ----------
     PRML eq. 4.137, 4.142–4.144 (the determinant is of an M×M matrix and M counts weights, not rows: MISSION E-38).
     """
-    solution = newton(objective.expand, start, tol=controls.tol, max_steps=controls.max_steps, report=controls.report)
+    solution = newton(
+        objective.expand,
+        start,
+        tol=controls.tol,
+        max_steps=controls.max_steps,
+        confirm=objective.rows.n_rows < MANY_ROWS,  # a pass to confirm what is known is dear only there
+        report=controls.report,
+    )
     return result_at(objective, solution)
 
 
@@ -68,7 +75,7 @@ def sampled_start(objective: Objective, start: Array) -> Array:
     """The mode given a sample of the rows: a few cheap passes that save as many dear ones."""
     rows = objective.rows
     size = max(rows.n_rows // SAMPLE_SHARE, SAMPLE_ROWS_PER_WEIGHT * start.size)
-    if objective.prior is None or rows.n_rows < SAMPLED_FROM or size > rows.n_rows // 2:
+    if objective.prior is None or rows.n_rows < MANY_ROWS or size > rows.n_rows // 2:
         return start
     sample = rows.sample(np.random.default_rng(0), size)  # the seed moves only the start, not the mode
     return newton(replace(objective, rows=sample).expand, start, tol=1e-2, max_steps=30).x

@@ -101,7 +101,8 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
     """Zᵀ diag(weight) Z for weights ≥ 0.
 
     Written as (√weight Z)ᵀ(√weight Z): NumPy hands a matrix times its own transpose to BLAS's `syrk`, which
-    does half the work of a product, and the result is symmetric to the last bit.
+    does half the work of a product, and the result is symmetric to the last bit. Weights run along the rows of Zᵀ,
+    which are contiguous when Z is in Fortran order.
 
     Examples
     --------
@@ -112,5 +113,5 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
     if isinstance(Z, csr_array):
         scaled = csr_array((Z.data * np.repeat(np.sqrt(weight), np.diff(Z.indptr)), Z.indices, Z.indptr), Z.shape)
         return np.asarray((scaled.T @ scaled).toarray())
-    rooted = Z * np.sqrt(weight)[:, None]
-    return np.asarray(rooted.T @ rooted)
+    rooted = Z.T * np.sqrt(weight)
+    return np.asarray(rooted @ rooted.T)
