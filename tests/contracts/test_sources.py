@@ -84,9 +84,7 @@ def test_a_sum_does_not_depend_on_the_order_of_rows():
 
 def test_the_number_of_threads_changes_not_even_the_last_bit():
     X = np.random.default_rng(3).normal(size=(N, D))  # sums of these do round
-    one, many = (
-        MemoryRows(X, X[:, 0], block_rows=5, threads=threads).sum(statistics, add) for threads in (1, 4)
-    )
+    one, many = (MemoryRows(X, X[:, 0], block_rows=5, threads=threads).sum(statistics, add) for threads in (1, 4))
     for a, b in zip(one, many, strict=True):
         assert_array_equal(a, b)
 
@@ -178,9 +176,7 @@ def test_sums_of_samples_are_those_of_all_rows_on_average():
     assert_array_equal(half.X, source.X[again])
     rest = np.setdiff1d(np.arange(n), again)
     other = MemoryRows(source.X[rest], source.y[rest], 2 * source.weight[rest])
-    mean = [
-        (a + b) / 2 for a, b in zip(half.sum(statistics, add), other.sum(statistics, add), strict=True)
-    ]
+    mean = [(a + b) / 2 for a, b in zip(half.sum(statistics, add), other.sum(statistics, add), strict=True)]
     assert_same_sums(tuple(mean), source.sum(statistics, add))
 
 

@@ -68,7 +68,7 @@ def _describe_block(block: Block) -> Columns:
         return Columns(
             total, mean, _sparse_scatter(X, mean, weight), _sparse_extreme(X, "min"), _sparse_extreme(X, "max")
         )
-    table = np.ascontiguousarray(X.T)  # columns contiguous: four reductions run down them
+    table = np.array(X.T, order="C")  # a copy with contiguous columns: four reductions run down them
     mean = table @ weight / total
     low, high = table.min(axis=1), table.max(axis=1)
     table -= mean[:, None]

@@ -132,8 +132,8 @@ class MemoryRows:
         return replace(self, changes=(*self.changes, change))
 
     def sample(self, rng: np.random.Generator, size: int) -> "MemoryRows":
-        """`size` rows drawn without replacement, each standing for n / size of them."""
-        chosen = np.sort(rng.choice(self.n_rows, size, replace=False))
+        """`size` rows drawn with replacement, in order, each standing for n / size of them."""
+        chosen = np.sort(rng.integers(self.n_rows, size=size))
         weight = np.ones(size) if self.weight is None else self.weight[chosen]
         return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight * (self.n_rows / size))
 

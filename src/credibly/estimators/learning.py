@@ -13,7 +13,7 @@ from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, 
 from credibly.inference.evidence import INTERCEPT_SCALE, ScaledPriors, maximise_evidence
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls, laplace, sampled_start, stochastic_gradient
-from credibly.inference.objective import AnyLikelihood, Objective
+from credibly.inference.objective import AnyLikelihood, Objective, Raw
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.priors import Normal, WeightShape
 from credibly.numerics.arrays import Array
@@ -31,6 +31,7 @@ class Problem(NamedTuple):
 
     likelihood: AnyLikelihood
     rows: Rows  # of the design, in the frame
+    raw: Rows  # before the frame
     frame: Frame
     columns: Columns
     shape: WeightShape
@@ -72,9 +73,14 @@ def check_prior(choice: object) -> None:
         raise InputError(f"prior must be {PRIOR_CHOICES}; got {choice!r}.")
 
 
+def objective_of(problem: Problem, prior: Gaussian | None, contrast: Array) -> Objective:
+    """Minus the log posterior of a problem under one prior."""
+    return Objective(problem.likelihood, problem.rows, prior, contrast, Raw(problem.raw, problem.frame))
+
+
 def learn_from(problem: Problem, prior: Gaussian | None, contrast: Array, search: Search) -> Learnt:
     """Find the mode under one given prior."""
-    objective = Objective(problem.likelihood, problem.rows, prior, contrast)
+    objective = objective_of(problem, prior, contrast)
     size = contrast.shape[1] * problem.shape.per_output
     start = np.zeros(size) if prior is None else prior.mean
     if search.stochastic:
@@ -101,8 +107,9 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
     if problem.shape.intercept:  # the intercept at the column means, as a combination of the frame's weights
         row = np.append((problem.columns.mean - problem.frame.center) / problem.frame.scale, 1.0)
     priors = ScaledPriors(group, row, problem.shape.n_outputs)
-    best = maximise_evidence(problem.likelihood, priors, problem.rows, search.controls)
-    prior, contrast = priors.prior(best.theta), np.eye(problem.shape.n_outputs)
+    contrast = np.eye(problem.shape.n_outputs)
+    best = maximise_evidence(objective_of(problem, None, contrast), priors, search.controls)
+    prior = priors.prior(best.theta)
     scale = np.exp(best.theta)
     if search.stochastic:
         return learn_from(problem, prior, contrast, search)._replace(prior_scale=scale)

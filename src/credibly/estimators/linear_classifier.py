@@ -164,7 +164,7 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         n_outputs = likelihood.n_classes if isinstance(likelihood, Categorical) else 1
         shape = WeightShape(table.X.shape[1], n_outputs, self.fit_intercept)
         rows = self._coded(rows, likelihood)
-        problem = Problem(likelihood, rows.through(frame.design), frame, columns, shape, names)
+        problem = Problem(likelihood, rows.through(frame.design), rows, frame, columns, shape, names)
         learnt = learn(problem, self.prior, self._search())
         self.classes_ = table.classes
         self._likelihood, self._shape = likelihood, shape
@@ -190,8 +190,9 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     def _update(self, table: Table) -> None:
         check_columns(describe(table.rows(self.n_jobs)), table.X, feature_names(self))
         frame = self.posterior_.frame
-        rows = self._coded(table.rows(self.n_jobs), self._likelihood).through(frame.design)
-        problem = Problem(self._likelihood, rows, frame, self._columns, self._shape, feature_names(self))
+        rows, shape = self._coded(table.rows(self.n_jobs), self._likelihood), self._shape
+        names = feature_names(self)
+        problem = Problem(self._likelihood, rows.through(frame.design), rows, frame, self._columns, shape, names)
         learnt = learn_from(problem, self.posterior_.gaussian, self.posterior_.contrast, self._search())
         self._keep(learnt, frame, table)
 

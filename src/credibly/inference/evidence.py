@@ -11,7 +11,7 @@ c     gradient of tr(A⁻¹H(w)) in w, with A⁻¹ held still                   
 ====  ========================================================================  ===========
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import NamedTuple
 
@@ -26,8 +26,11 @@ from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, block_diagonal
 
 LOG_BOUNDS = (float(np.log(1e-3)), float(np.log(1e3)))
-MOST_POLISHED = 30  # scales; each needs a fit of its own
+MOST_SETTLED = 30  # scales; each needs a fit of its own
+PLATEAU = float(np.log(0.1))  # scales below that hardly move a score
+PLATEAU_STEP = 0.1  # in θ: on the plateau the gradient grows by e^0.2 over it
 POLISHING_STEPS = 4
+TIDYING_ROUNDS = 4
 GRADIENT_GOAL = 1e-10
 DIFFERENCE = 1e-5  # forward differences: relative error 1e-5, so every step gains five digits
 INTERCEPT_SCALE = 10.0  # of the intercept at the column means
@@ -110,9 +113,7 @@ def curvature_slope_sum(likelihood: AnyLikelihood, rows: Rows, posterior: Gaussi
     return np.asarray(rows.sum(block, add)[0])
 
 
-def evidence_gradient(
-    likelihood: AnyLikelihood, priors: ScaledPriors, theta: Array, rows: Rows, posterior: Gaussian
-) -> Array:
+def evidence_gradient(objective: Objective, priors: ScaledPriors, theta: Array, posterior: Gaussian) -> Array:
     r"""d log Z / dθ, with the dependence of the mode and of the curvature on θ.
 
     .. math:: \frac{d \log Z}{d θ_g} = \sum_{j ∈ g} τ_j w_j^2 + τ_j (A^{-1})_{jj} - 1 - τ_j w_j (A^{-1} c)_j
@@ -127,7 +128,7 @@ def evidence_gradient(
     tau = priors.slope_precision(theta)
     w = priors.per_slope(posterior.mean)
     variance = priors.per_slope((posterior.precision.inverse_root**2).sum(axis=0))
-    c = curvature_slope_sum(likelihood, rows, posterior)
+    c = curvature_slope_sum(objective.likelihood, objective.rows, posterior)
     moved = priors.per_slope(posterior.precision.solve(c))
     terms = (tau * (w**2 + variance - w * moved) - 1).sum(axis=0)
     return np.bincount(priors.group, weights=terms, minlength=priors.n_scales).astype(float)
@@ -145,31 +146,29 @@ class Maximum(NamedTuple):
 class _EvidenceSurface:
     """Evidence and gradient at any θ, each fit warm-started from the last."""
 
-    def __init__(self, likelihood: AnyLikelihood, priors: ScaledPriors, rows: Rows, controls: Controls) -> None:
-        self.likelihood, self.priors, self.rows, self.controls = likelihood, priors, rows, controls
+    def __init__(self, objective: Objective, priors: ScaledPriors, controls: Controls) -> None:
+        self.objective, self.priors, self.controls = objective, priors, controls
         self.mode: Array | None = None
 
     def __call__(self, theta: Array) -> Evidence:
         prior = self.priors.prior(theta)
-        objective = Objective(self.likelihood, self.rows, prior, np.eye(self.priors.n_outputs))
+        objective = replace(self.objective, prior=prior)
         start = sampled_start(objective, prior.mean) if self.mode is None else self.mode
         result = laplace(objective, start, self.controls)
         self.mode = result.posterior.mean
-        gradient = evidence_gradient(self.likelihood, self.priors, theta, self.rows, result.posterior)
+        gradient = evidence_gradient(objective, self.priors, theta, result.posterior)
         return Evidence(result, gradient)
 
 
-def maximise_evidence(
-    likelihood: AnyLikelihood, priors: ScaledPriors, rows: Rows, controls: Controls = Controls()
-) -> Maximum:
+def maximise_evidence(objective: Objective, priors: ScaledPriors, controls: Controls = Controls()) -> Maximum:
     """Find the prior scales of highest Laplace evidence within [1e-3, 1e3], starting from 1.
 
     One scale: the root of the exact gradient, bracketed by walking uphill. Several: L-BFGS-B. The fit returned is the
     one at the scales returned: mode, curvature and evidence belong together.
     """
-    surface = _EvidenceSurface(likelihood, priors, rows, controls)
+    surface = _EvidenceSurface(objective, priors, controls)
     start = np.zeros(priors.n_scales)
-    theta = _uphill_root(surface) if priors.n_scales == 1 else _quasi_newton(surface, start)
+    theta = _uphill_root(surface) if priors.n_scales == 1 else _settled(surface, _quasi_newton(surface, start))
     final = surface(theta)
     at_bound = bool(np.isin(np.round(theta, 8), np.round(LOG_BOUNDS, 8)).any())
     return Maximum(theta, final.result, at_bound, final.gradient)
@@ -209,16 +208,60 @@ def _quasi_newton(surface: _EvidenceSurface, start: Array) -> Array:
         bounds=[LOG_BOUNDS] * len(start),
         options={"ftol": 1e-12, "gtol": 1e-6, "maxiter": 500},
     )
-    return _polished(surface, np.asarray(found.x))
+    return np.asarray(found.x)
+
+
+def _settled(surface: _EvidenceSurface, theta: Array) -> Array:
+    """Free the answer from where the search happened to stop.
+
+    As a scale s → 0 its column drops out and d log Z/dθ falls like s²: a search by gradients stops anywhere on that
+    plateau, and where depends on rounding. So what is on the plateau is switched off, the rest polished; then the
+    column whose return would raise the evidence most is let in again, until there is none (as Tipping & Faul 2003).
+    """
+    if len(theta) > MOST_SETTLED:
+        return theta
+    theta = _tidied(surface, theta)
+    for _ in range(len(theta)):
+        at = surface(theta)
+        pull = np.where(theta == LOG_BOUNDS[0], at.gradient, 0.0)
+        if pull.max() <= 0:
+            break
+        woken = np.where(np.arange(len(theta)) == pull.argmax(), PLATEAU, theta)
+        woken = _tidied(surface, _quasi_newton(surface, woken))
+        if surface(woken).result.log_evidence <= at.result.log_evidence:
+            break
+        theta = woken
+    return theta
+
+
+def _tidied(surface: _EvidenceSurface, theta: Array) -> Array:
+    """Switch off and polish until neither changes the other's work."""
+    for _ in range(TIDYING_ROUNDS):
+        before, theta = theta, _polished(surface, _switched_off(surface, theta))
+        if not ((theta < PLATEAU) & (theta > LOG_BOUNDS[0]) & (theta != before)).any():
+            break
+    return theta
+
+
+def _switched_off(surface: _EvidenceSurface, theta: Array) -> Array:
+    """Move to the lower bound the scales below which the evidence is a plateau: convex in θ, unlike at a maximum."""
+    gradient = surface(theta).gradient
+    off = theta.copy()
+    for j in np.flatnonzero((theta < PLATEAU) & (theta > LOG_BOUNDS[0])):
+        beside = theta.copy()
+        beside[j] += PLATEAU_STEP
+        if surface(beside).gradient[j] / gradient[j] > 1 or gradient[j] < 0:
+            off[j] = LOG_BOUNDS[0]
+    return off
 
 
 def _polished(surface: _EvidenceSurface, theta: Array) -> Array:
-    """Newton steps on the exact gradient, its derivative by differences.
+    """Newton steps on the exact gradient, its derivative by differences; scales at a bound stay there.
 
     The line search above compares evidences, whose rounding hides gradients below about 1e-6; the gradient itself is
-    known far better, and the answer should not depend on rounding. Scales at a bound stay there.
+    known far better, and the answer should not depend on rounding.
     """
-    for _ in range(POLISHING_STEPS if len(theta) <= MOST_POLISHED else 0):
+    for _ in range(POLISHING_STEPS):
         gradient = surface(theta).gradient
         free = np.flatnonzero((theta > LOG_BOUNDS[0]) & (theta < LOG_BOUNDS[1]))
         if not free.size or np.abs(gradient[free]).max() < GRADIENT_GOAL:
@@ -227,8 +270,8 @@ def _polished(surface: _EvidenceSurface, theta: Array) -> Array:
         jacobian = np.array([surface(point).gradient[free] - gradient[free] for point in shifted]) / DIFFERENCE
         proposal = theta.copy()
         proposal[free] -= np.linalg.solve(jacobian.T, gradient[free])
-        inside = (proposal >= LOG_BOUNDS[0]).all() and (proposal <= LOG_BOUNDS[1]).all()
-        if not inside or np.linalg.norm(surface(proposal).gradient[free]) > np.linalg.norm(gradient[free]):
+        proposal = np.clip(proposal, *LOG_BOUNDS)
+        if np.linalg.norm(surface(proposal).gradient[free]) > np.linalg.norm(gradient[free]):
             break
         theta = proposal
     return theta

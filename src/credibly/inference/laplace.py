@@ -1,6 +1,5 @@
 """Laplace in weight space: the Gaussian at the posterior mode, with the curvature found there."""
 
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -77,8 +76,8 @@ def sampled_start(objective: Objective, start: Array) -> Array:
     size = max(rows.n_rows // SAMPLE_SHARE, SAMPLE_ROWS_PER_WEIGHT * start.size)
     if objective.prior is None or rows.n_rows < MANY_ROWS or size > rows.n_rows // 2:
         return start
-    sample = rows.sample(np.random.default_rng(0), size)  # the seed moves only the start, not the mode
-    return newton(replace(objective, rows=sample).expand, start, tol=1e-2, max_steps=30).x
+    sample = objective.sample(np.random.default_rng(0), size)  # the seed moves only the start, not the mode
+    return newton(sample.expand, start, tol=1e-2, max_steps=30).x
 
 
 def stochastic_gradient(

@@ -10,20 +10,37 @@ f     scores ZWᵀ                                                      (n,) or 
 ====  ==============================================================  ==================
 """
 
-from dataclasses import dataclass
-from functools import cached_property, singledispatch
+import sys
+from dataclasses import dataclass, replace
+from functools import cached_property, partial, singledispatch
 from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import Block, Rows, add
+from credibly.data.source import Block, MemoryRows, Rows, Sums, add
+from credibly.inference.frame import Frame
 from credibly.inference.posterior import Gaussian
-from credibly.model.likelihoods import Categorical, Likelihood
+from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD, DesignMatrix, weighted_gram
+from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, weighted_gram
 from credibly.numerics.newton import Local
 
 AnyLikelihood = Likelihood | Categorical
+
+MOST_FUSED_WEIGHTS = 100  # beyond that BLAS's product of a block with its transpose is as fast
+WORTH_LOADING = 10_000_000  # numbers in a pass
+WORTH_CALLING = 20_000
+
+
+class Raw(NamedTuple):
+    """Rows as they came, and the frame that makes a design of them: what a compiled kernel walks over itself."""
+
+    rows: Rows
+    frame: Frame
+
+    def sample(self, rng: np.random.Generator, size: int) -> "Raw":
+        """A random part of the rows in the same frame."""
+        return Raw(self.rows.sample(rng, size), self.frame)
 
 
 class RowSlopes(NamedTuple):
@@ -87,6 +104,25 @@ def score(Z: DesignMatrix, grad: Array) -> Array:
     return np.asarray((Z.T @ grad).T).reshape(-1)
 
 
+def _generic(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
+    slopes = row_slopes(likelihood, block, W)
+    return float(slopes.log_prob.sum()), score(block.X, slopes.grad), information(likelihood, block, slopes)
+
+
+def _fused_logit(block: Block, frame: Frame, u: Array) -> Sums:
+    from credibly.numerics import fused
+
+    return fused.logit_sums(block.X, block.y, block.weight, frame.center, frame.scale, u, intercept=frame.intercept)
+
+
+def compiled_pays(rows: Rows, n_weights: int) -> bool:
+    """Whether a pass is long enough for the compiled kernel: loading Numba costs half a second, once a process."""
+    numbers = rows.n_rows * n_weights
+    loaded = "numba" in sys.modules
+    dense = isinstance(rows, MemoryRows) and not is_sparse(rows.X)
+    return dense and n_weights <= MOST_FUSED_WEIGHTS and numbers >= (WORTH_CALLING if loaded else WORTH_LOADING)
+
+
 @dataclass(frozen=True)
 class Objective:
     """Minus log p(y | w) p(w), up to the evidence.
@@ -99,29 +135,38 @@ class Objective:
     contrast : (K, J) array
         Weight vector k is Σ_j contrast[k, j] x_j: the identity, unless softmax is to be fitted without a prior, where
         only K - 1 combinations of the K vectors are determined.
+    raw : Raw, optional
+        The same rows before the design was made of them, for likelihoods that have a compiled kernel.
     """
 
     likelihood: AnyLikelihood
     rows: Rows
     prior: Gaussian | None
     contrast: Array
+    raw: Raw | None = None
+
+    def sample(self, rng: np.random.Generator, size: int) -> "Objective":
+        """The objective estimated from a random part of the rows."""
+        seed = int(rng.integers(2**31))  # the same rows twice
+        raw = None if self.raw is None else self.raw.sample(np.random.default_rng(seed), size)
+        return replace(self, rows=self.rows.sample(np.random.default_rng(seed), size), raw=raw)
 
     def expand(self, x: Array) -> Local:
         """Value, gradient and Hessian at x: one pass over the rows."""
-        W = self._weights(x)
-
-        def block(rows: Block) -> tuple[Array | float, ...]:
-            slopes = row_slopes(self.likelihood, rows, W)
-            hessian = information(self.likelihood, rows, slopes)
-            return float(slopes.log_prob.sum()), score(rows.X, slopes.grad), hessian
-
-        log_likelihood, gradient, hessian = self.rows.sum(block, add)
+        log_likelihood, gradient, hessian = self._sums(self._weights(x))
         what = "the observed information" if self.prior is None else "the posterior precision"
         return Local(
             value=-float(log_likelihood) - self.log_prior(x),
             grad=self._prior_pull(x) - self._free(np.asarray(gradient)),
             hessian=PSD.of(self._free(self._free(np.asarray(hessian)).T) + self._prior_precision, what),
         )
+
+    def _sums(self, W: Array) -> Sums:
+        """Log likelihood, its gradient and minus its Hessian, summed over rows."""
+        raw = self.raw if isinstance(self.likelihood, BernoulliLogit) else None
+        if raw is not None and compiled_pays(raw.rows, W.size):
+            return raw.rows.sum(partial(_fused_logit, frame=raw.frame, u=W[0]), add)
+        return self.rows.sum(partial(_generic, likelihood=self.likelihood, W=W), add)
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
         """The gradient at x estimated from a batch that is this share of all rows."""

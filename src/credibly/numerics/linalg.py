@@ -89,7 +89,7 @@ def _smallest_eigenvalue(matrix: Array) -> str:
 
 def block_diagonal(block: Array, times: int) -> Array:
     """The same square block, so many times down the diagonal."""
-    return np.kron(np.eye(times), block).astype(float, copy=False)
+    return block if times == 1 else np.kron(np.eye(times), block).astype(float, copy=False)
 
 
 def is_sparse(Z: object) -> bool:

@@ -197,9 +197,7 @@ def sobol_pairs(start: int, stop: int, dim: int) -> Array:
     """Points start to stop of the sequence behind `normal_points`, one of each pair ±x; (stop − start, dim)."""
     # 60 bits: with the usual 30 a coordinate may be exactly 0, whose normal quantile is −inf
     sobol = qmc.Sobol(dim, scramble=True, bits=60, rng=np.random.default_rng(_SEED))
-    if start:
-        sobol.fast_forward(start)
-    points = ndtri(sobol.random(stop - start))
+    points = ndtri(sobol.random(stop)[start:])
     factor = np.linalg.cholesky(points.T @ points / len(points))
     whitened: Array = solve_triangular(factor, points.T, lower=True).T
     return whitened

@@ -1,0 +1,1 @@
+"""Us and the peers in one process tree: ratios, not times."""

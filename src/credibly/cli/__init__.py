@@ -1,0 +1,1 @@
+"""The command: parse, call one function, print."""

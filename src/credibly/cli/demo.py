@@ -1,0 +1,131 @@
+"""What `make demo` runs: two real data sets from fit to decision, in a terminal.
+
+Breast cancer (two classes) and wine (three classes) ship with scikit-learn; nothing is downloaded.
+"""
+
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal
+from credibly.diagnostics import brier_score, calibration_error, log_score
+from credibly.numerics.arrays import AnyArray, Array
+
+SHOWN = 4  # predictions printed
+
+
+class Split(NamedTuple):
+    """A data set with rows held out."""
+
+    name: str
+    columns: list[str]
+    X: Array
+    X_held: Array
+    y: AnyArray
+    y_held: AnyArray
+
+
+def load(name: str, n_columns: int) -> Split:
+    """A data set that scikit-learn ships, its first columns, a third of its rows held out."""
+    from sklearn import datasets
+    from sklearn.model_selection import train_test_split
+
+    data = {"breast cancer": datasets.load_breast_cancer, "wine": datasets.load_wine}[name]()
+    labels = data.target_names[data.target]
+    parts = train_test_split(data.data[:, :n_columns], labels, test_size=1 / 3, random_state=0, stratify=labels)
+    return Split(name, [str(column) for column in data.feature_names[:n_columns]], *parts)
+
+
+def headline(text: str) -> None:
+    """A line that stands out."""
+    print(f"\n{text}\n{'=' * len(text)}")
+
+
+def fit(model: Any, split: Split) -> Any:
+    """Fit on named columns and say how long it took."""
+    start = time.perf_counter()
+    model.fit(named(split.X, split.columns), split.y)
+    print(f"{type(model).__name__} fitted in {1e3 * (time.perf_counter() - start):.0f} ms. {model.status_.value}")
+    return model
+
+
+def named(X: Array, columns: list[str]) -> Any:
+    """A data frame where pandas is installed, so that tables carry names; else the array."""
+    try:
+        import pandas as pd
+    except ImportError:
+        return X
+    return pd.DataFrame(X, columns=columns)
+
+
+def held_out(model: Any, split: Split) -> None:
+    """Scores on rows the model has not seen."""
+    proba = model.predict_proba(named(split.X_held, split.columns))
+    codes = np.searchsorted(model.classes_, split.y_held)
+    wrong = int((proba.argmax(axis=1) != codes).sum())
+    print(
+        f"{len(codes)} held-out rows: {wrong} wrong, log score {log_score(codes, proba):.3f}, "
+        f"Brier {brier_score(codes, proba):.3f}, calibration error {calibration_error(codes, proba, bins=5):.3f}"
+    )
+
+
+def predictions(model: Any, split: Split) -> None:
+    """The least certain held-out rows, with intervals of the probability."""
+    X = named(split.X_held, split.columns)
+    proba = model.predict_proba(X)
+    rows = np.argsort(proba.max(axis=1))[:SHOWN]
+    intervals = model.predict_interval(X)
+    for i in rows:
+        k = int(proba[i].argmax())
+        if len(model.classes_) == 2:
+            low, high = intervals[i] if k == 1 else 1 - intervals[i][::-1]
+        else:
+            low, high = intervals[i, k]
+        print(
+            f"  P({model.classes_[k]}) = {proba[i, k]:.2f}  (90 %: {low:.2f} to {high:.2f})   truth: {split.y_held[i]}"
+        )
+
+
+def decisions(model: Any, split: Split) -> None:
+    """Deciding with unequal costs, and declining where deciding is dearer."""
+    X = named(split.X_held, split.columns)
+    costs = [[0, 1], [20, 0]] if model.classes_[1] == "malignant" else [[0, 20], [1, 0]]
+    labels = model.decide(X, costs, reject_cost=0.5, reject_label="ask a doctor")
+    found, counts = np.unique(labels, return_counts=True)
+    print("A missed cancer costs 20, a false alarm 1, a second opinion 0.5:")
+    print("  " + ", ".join(f"{count} × {label}" for label, count in zip(found, counts, strict=True)))
+
+
+def main() -> None:
+    """Two data sets, from fit to decision."""
+    cancer = load("breast cancer", 10)
+    headline(f"Two classes: {cancer.name}, {len(cancer.y)} rows, {len(cancer.columns)} columns")
+    model = fit(BayesianLogisticRegression(), cancer)
+    print(model.summary())
+    held_out(model, cancer)
+    print("The least certain of them:")
+    predictions(model, cancer)
+    decisions(model, cancer)
+
+    headline("Which prior, which link? The log evidence says, without a hold-out set")
+    choices = {
+        "logit, one scale learnt": model,
+        "logit, one scale per column": fit(BayesianLogisticRegression(prior="ard"), cancer),
+        "logit, Normal(scale=2.5)": fit(BayesianLogisticRegression(prior=Normal(scale=2.5)), cancer),
+        "probit, one scale learnt": fit(BayesianProbitRegression(), cancer),
+    }
+    for name, candidate in sorted(choices.items(), key=lambda item: -item[1].log_evidence_):
+        print(f"  {name:30s} log evidence {candidate.log_evidence_:8.2f}   BIC {candidate.bic_:7.1f}")
+
+    wine = load("wine", 5)
+    headline(f"Three classes: {wine.name}, {len(wine.y)} rows, {len(wine.columns)} columns")
+    model = fit(BayesianLogisticRegression(), wine)
+    print(model.summary())
+    held_out(model, wine)
+    print("The least certain of them:")
+    predictions(model, wine)
+
+
+if __name__ == "__main__":
+    main()

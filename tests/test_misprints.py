@@ -1,0 +1,454 @@
+"""Formulas that the notes print wrongly (MISSION section 2): the library has the right one, and not the printed one.
+
+Each test computes both by hand and asks the library which it uses. E-9 is in `numerics/test_special.py`, the misprints of
+Gaussian averages (E-13, E-14, E-39) in `numerics/test_averages.py`; undamped Newton (E-5) is also in `laws/test_newton.py`.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
+from scipy.stats import multivariate_normal, norm
+from sklearn.pipeline import make_pipeline
+
+from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal
+from credibly.basis import GaussianBasis
+from credibly.data.source import Block, MemoryRows
+from credibly.errors import InputError, NoEvidenceError
+from credibly.inference.laplace import laplace
+from credibly.inference.objective import Objective, information, row_slopes
+from credibly.inference.posterior import Gaussian
+from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood, Slopes
+from credibly.numerics import averages
+from credibly.numerics.linalg import PSD
+
+LOG_2PI = np.log(2 * np.pi)
+
+
+def rows_of(n: int = 40, d: int = 2, K: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, (X @ rng.normal(size=(d, K)) + rng.gumbel(size=(n, K))).argmax(axis=1)
+
+
+def with_ones(X: np.ndarray) -> np.ndarray:
+    return np.column_stack([X, np.ones(len(X))])
+
+
+def differ(one, other, by: float) -> bool:
+    return float(np.abs(np.asarray(one) - np.asarray(other)).max()) > by
+
+
+def objective(likelihood, X, y, mean, precision) -> Objective:
+    prior = Gaussian(np.asarray(mean, dtype=float), PSD.of(np.atleast_2d(precision).astype(float), "a prior"))
+    return Objective(likelihood, MemoryRows(X, y), prior, np.eye(getattr(likelihood, "n_classes", 1)))
+
+
+def differences(function, x: np.ndarray) -> np.ndarray:
+    """Jacobian by central differences; h is the cube root of eps, so that it is right to about 1e-10."""
+    h = np.finfo(float).eps ** (1 / 3)
+    return np.stack([(function(x + e) - function(x - e)) / (2 * h) for e in h * np.eye(len(x))], axis=-1)
+
+
+# --- softmax -----------------------------------------------------------------------------------------------------------
+
+
+def test_e1_every_class_has_its_own_weights():
+    """a_k = w_kᵀφ; printed wᵀφ, which would make all classes equally probable."""
+    X, y = rows_of(K=3)
+    model = BayesianLogisticRegression(prior=Normal()).fit(X, y)
+    W = model.posterior_.mean.reshape(3, -1)
+    assert_allclose(model.predict_latent(X)[0], with_ones(X) @ W.T, rtol=1e-10, atol=1e-12)
+    assert differ(model.predict_proba(X), 1 / 3, by=0.1)
+
+
+def test_e2_the_softmax_jacobian_has_probabilities_in_both_places():
+    """dy_k/da_j = y_k(δ_kj - y_j); printed y_k(δ_kj - a_j)."""
+    a = np.array([0.3, -0.4, 0.9])
+    likelihood = Categorical(3)
+    y = likelihood.mean(a)
+    jacobian = differences(likelihood.mean, a)
+    assert_allclose(y[:, None] * (np.eye(3) - y), jacobian, atol=1e-9)
+    assert_allclose(likelihood.curvature(y), jacobian, atol=1e-9)
+    assert differ(y[:, None] * (np.eye(3) - a), jacobian, by=0.1)
+
+
+def test_e3_the_softmax_hessian_is_positive():
+    """H_jk = +Σ y_nk(δ_kj - y_nj) φφᵀ; printed with a minus."""
+    X, y = rows_of(K=3)
+    log_joint = objective(Categorical(3), X, y, np.zeros(6), np.eye(6))
+    w = np.linspace(-1, 1, 6)
+    p = Categorical(3).mean(X @ w.reshape(3, 2).T)
+    right = np.einsum("nk,nkj,nd,ne->kdje", p, np.eye(3) - p[:, None, :], X, X).reshape(6, 6)
+    hessian = log_joint.expand(w).hessian.matrix - np.eye(6)
+    assert_allclose(hessian, right, rtol=1e-10, atol=1e-10)
+    assert_allclose(hessian, differences(lambda x: log_joint.expand(x).grad, w) - np.eye(6), rtol=1e-7, atol=1e-7)
+    assert np.linalg.eigvalsh(hessian).min() > -1e-12
+    assert differ(-right, hessian, by=1.0)
+
+
+def test_e4_the_joint_softmax_hessian_is_singular_and_more_so_when_columns_are_dependent():
+    """Rank M(K-1) at most; with dependent columns uᵀHu = 0 does not mean that all u_k are equal."""
+    X, y = rows_of(K=3)
+    block = Block(X, y, None)
+    likelihood = Categorical(3)
+    H = information(likelihood, block, row_slopes(likelihood, block, np.zeros((3, 2))))
+    assert np.linalg.matrix_rank(H) == 2 * (3 - 1)
+
+    dependent = Block(np.column_stack([X[:, 0], 2 * X[:, 0]]), y, None)
+    H = information(likelihood, dependent, row_slopes(likelihood, dependent, np.zeros((3, 2))))
+    u = np.array([[2.0, -1.0], [0.0, 0.0], [-4.0, 2.0]])  # unequal, but φᵀu_k = 0 for every row
+    assert abs(u.reshape(-1) @ H @ u.reshape(-1)) < 1e-12
+    BayesianLogisticRegression(prior=Normal()).fit(dependent.X, y)  # a prior makes it regular
+    BayesianLogisticRegression(prior=None).fit(X, y)  # and so does the sum-to-zero convention
+
+
+# --- logistic regression --------------------------------------------------------------------------------------------------
+
+
+def test_e5_the_weights_of_irls_are_at_most_a_quarter_and_may_vanish():
+    """0 < R ≤ ¼, and R underflows: z = Φw - R⁻¹(y - t) must never be formed. Printed: 0 < R < 1."""
+    f = np.linspace(-30, 30, 61)
+    _, R = BernoulliLogit().slopes(1, f)
+    assert 0 < R.min() and R.max() == 0.25
+    grad, R = BernoulliLogit().slopes(0, np.array([800.0]))
+    assert R == 0.0 and grad == -1.0  # the working response would be -1/0
+    start = np.array([800.0])
+    wrong_side = objective(BernoulliLogit(), np.array([[1.0], [2.0]]), np.zeros(2), [0.0], [[1e-2]])
+    assert laplace(wrong_side, start).solution.status.good
+
+
+def test_e6_the_probability_is_that_of_class_one():
+    """y_n = p(C₁ | φ_n), C₁ the class coded 1; printed p(C_k | φ_n)."""
+    X = np.arange(8.0)[:, None]
+    model = BayesianLogisticRegression().fit(X, np.repeat(["a", "b"], 4))
+    assert model.coef_[0, 0] > 0
+    assert (np.diff(model.predict_proba(X)[:, 1]) > 0).all()
+    assert list(model.classes_) == ["a", "b"]
+    assert_allclose(BernoulliLogit().mean(2.0), np.exp(BernoulliLogit().log_prob(1, 2.0)), rtol=1e-14)
+
+
+def test_e7_label_noise_is_refused_rather_than_ignored():
+    """p(t=1 | x) = ε + (1-2ε) σ(a(x)) comes with a later version; until then nothing pretends."""
+    X, y = rows_of()
+    with pytest.raises(InputError, match="label_noise"):
+        BayesianLogisticRegression(label_noise=0.1).fit(X, y)
+
+
+def test_e8_phi_is_the_inverse_link_of_the_probit_model():
+    """probit = Φ⁻¹; the notes call Φ itself the probit function."""
+    X, y = rows_of()
+    model = BayesianProbitRegression(prior=None).fit(X, y)
+    score = X @ model.coef_[0] + model.intercept_[0]
+    p = model.predict_proba(X)[:, 1]
+    assert_allclose(norm.ppf(p), score, rtol=1e-7, atol=1e-9)
+    assert differ(norm.cdf(p), score, by=0.1)
+
+
+# --- Laplace: PRML figure 4.14 as a Bayesian model with one row -----------------------------------------------------------
+
+
+def figure_4_14():
+    """exp(-z²/2) σ(20z + 4): one row x = 20 of class 1, w = z + 1/5, prior N(1/5, 1)."""
+    return laplace(objective(BernoulliLogit(), np.array([[20.0]]), np.ones(1), [0.2], [[1.0]]), np.array([0.2]))
+
+
+def density(z: float) -> float:
+    return np.exp(-(z**2) / 2) * expit(20 * z + 4)
+
+
+def test_e10_laplace_expands_the_logarithm_of_the_density():
+    """ln f(z) ≈ ln f(z₀) - …; printed f(z₀) - …, which turns Z = 1.561 into 4.24."""
+    result = figure_4_14()
+    z0, A = result.posterior.mean[0] - 0.2, result.posterior.precision.matrix[0, 0]
+    assert_allclose(z0, 0.0774796, atol=5e-8)
+    log_Z = result.log_evidence + LOG_2PI / 2  # the density leaves out the prior's constant
+    assert_allclose(np.exp(log_Z), 1.5609076, atol=5e-8)
+    assert_allclose(log_Z, np.log(density(z0)) + np.log(2 * np.pi / A) / 2, rtol=1e-12)
+    printed = np.exp(density(z0)) * np.sqrt(2 * np.pi / A)
+    assert printed == pytest.approx(4.24, abs=0.01)
+    assert quad(density, -10, 10)[0] == pytest.approx(1.4511894, abs=1e-7)  # the truth is near neither by accident
+
+
+def test_e11_the_second_derivative_of_the_log_density_is_negative():
+    """A = -d² ln f > 0; printed: "the second derivative is positive"."""
+    A = figure_4_14().posterior.precision.matrix[0, 0]
+    assert_allclose(A, 2.543589, atol=5e-7)
+    z, h = 0.0774796, 1e-4  # second differences: h⁴ rounding and truncation meet near 1e-4
+    second = (np.log(density(z + h)) - 2 * np.log(density(z)) + np.log(density(z - h))) / h**2
+    assert_allclose(second, -A, rtol=1e-5)
+
+
+def test_e12_and_e37_the_prior_pulls_towards_its_mean_from_both_sides():
+    """ln p(w) = … - ½(w - m₀)ᵀS₀⁻¹(w - m₀); printed once with m for m₀, once with a plus."""
+    X, y = rows_of()
+    m0, S0 = np.array([1.0, -2.0, 0.5]), np.array([[2.0, 0.5, 0.0], [0.5, 1.0, 0.2], [0.0, 0.2, 3.0]])
+    model = BayesianLogisticRegression(prior=Normal(mean=m0, cov=S0)).fit(X, y)
+    w, Phi = model.posterior_.mean, with_ones(X)
+    score = Phi.T @ (y - expit(Phi @ w))
+    assert_allclose(np.linalg.solve(S0, w - m0), score, atol=1e-8)  # the gradient of the right log posterior is zero
+    assert differ(np.linalg.solve(S0, w), score, by=0.1)
+    assert differ(-np.linalg.solve(S0, w - m0), score, by=0.1)
+
+    log_joint = objective(BernoulliLogit(), Phi, y.astype(float), m0, np.linalg.solve(S0, np.eye(3)))
+    far = w + np.array([200.0, 0.0, 0.0])
+    gap = far - m0
+    log_likelihood = log_expit((2 * y - 1) * (Phi @ far)).sum()
+    right = log_likelihood + multivariate_normal(m0, S0).logpdf(far)
+    assert_allclose(-log_joint.expand(far).value, right, rtol=1e-12)
+    printed = right + gap @ np.linalg.solve(S0, gap)
+    assert printed > 0 > right  # the printed objective grows without bound
+
+
+# --- MAP and penalties ------------------------------------------------------------------------------------------------------
+
+
+def test_e21_the_penalty_of_a_normal_prior_is_one_over_twice_its_variance():
+    """argmin NLL + λwᵀw with λ = 1/(2 s₀²); the gradient that vanishes is that of the log posterior."""
+    X, y = rows_of(n=15)
+    model = BayesianLogisticRegression(prior=Normal(scale=2.0), fit_intercept=False).fit(X, y)
+
+    def penalised(penalty: float) -> np.ndarray:
+        def loss(w):
+            return -log_expit((2 * y - 1) * (X @ w)).sum() + penalty * w @ w
+
+        return minimize(loss, np.zeros(2), tol=1e-12).x
+
+    assert_allclose(model.coef_[0], penalised(1 / 8), atol=1e-5)  # the optimiser's own accuracy
+    assert differ(model.coef_[0], penalised(1 / 4), by=0.01)
+    w = model.coef_[0]
+    of_likelihood = X.T @ (expit(X @ w) - y)
+    assert_allclose(of_likelihood + w / 4, 0, atol=1e-9)
+    assert differ(of_likelihood, 0, by=0.01)
+
+
+def test_e22_two_classes_at_equal_costs_are_decided_as_at_the_mode():
+    X, y = rows_of()
+    for kind, likelihood in (
+        (BayesianLogisticRegression, BernoulliLogit()),
+        (BayesianProbitRegression, BernoulliProbit()),
+    ):
+        model = kind(prior=Normal()).fit(X, y)
+        score, variance = model.predict_latent(X)
+        assert (variance > 0).all()
+        assert ((model.predict_proba(X)[:, 1] > 0.5) == (score > 0)).all()
+        assert ((model.decide(X, 1 - np.eye(2)) == 1) == (likelihood.mean(score) > 0.5)).all()
+
+
+def test_e22_three_classes_are_not():
+    mean, V = np.array([[0.0, -0.3, 0.0]]), np.diag([0.0, 16.0, 0.0])[None]
+    plug_in, averaged = Categorical(3).mean(mean)[0], averages.softmax(mean, V)[0]
+    assert_allclose(plug_in, [0.365, 0.270, 0.365], atol=5e-4)  # as stored, to three digits
+    assert_allclose(averaged, [0.295, 0.410, 0.295], atol=6e-4)  # and the library's 1e-4
+    assert plug_in.argmax() != averaged.argmax()
+
+
+def test_e22_two_classes_at_unequal_costs_are_not():
+    X, y = rows_of()
+    model = BayesianLogisticRegression(prior=Normal()).fit(X, y)
+    grid = np.array(list(itertools.product(np.linspace(-8, 8, 41), repeat=2)))
+    costs = np.array([[0.0, 1.0], [9.0, 0.0]])  # act on class 1 from a probability of a tenth
+    at_mode = expit(model.predict_latent(grid)[0]) > 0.1
+    averaged = model.decide(grid, costs) == 1
+    assert (averaged != at_mode).any()
+    assert (averaged >= at_mode).all()  # averaging moves every probability towards a half
+
+
+# --- evidence --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y = rows_of()
+    return BayesianLogisticRegression(prior=Normal(scale=1.5)).fit(X, y), X, y
+
+
+def test_e23_the_occam_factor_is_the_last_three_terms(fitted):
+    """ln p(ŵ) + M/2 ln 2π - ½ ln det A; "the second two terms" leave the prior out."""
+    model, _, _ = fitted
+    w, cov = model.posterior_.mean, model.posterior_.cov
+    log_prior = multivariate_normal(model.prior_.mean, model.prior_.cov).logpdf(w)
+    two = len(w) / 2 * LOG_2PI + np.linalg.slogdet(cov)[1] / 2
+    assert_allclose(model.occam_factor_, log_prior + two, rtol=1e-10)
+    assert abs(model.occam_factor_ - two) > 1
+
+
+class UnitGaussian(Likelihood):
+    """y ~ N(f, 1), whose evidence is known."""
+
+    def log_prob(self, y, f):
+        return norm.logpdf(y, f)
+
+    def slopes(self, y, f):
+        return Slopes(y - f, np.ones_like(f))
+
+    def third(self, y, f):
+        return np.zeros_like(f)
+
+    def mean(self, f):
+        return f
+
+
+def test_e24_at_equal_fit_a_wider_posterior_raises_the_evidence():
+    """-½ ln det H = +½ ln det S_N. All targets are zero, so that mode, fit and prior density are the same."""
+
+    def result(spread: float):
+        X = spread * np.ones((5, 1))
+        return laplace(objective(UnitGaussian(), X, np.zeros(5), [0.0], [[1.0]]), np.zeros(1))
+
+    wide, narrow = result(0.1), result(2.0)
+    assert wide.log_likelihood == narrow.log_likelihood
+    assert wide.posterior.precision.logdet < narrow.posterior.precision.logdet
+    assert wide.log_evidence > narrow.log_evidence
+    for at, spread in ((wide, 0.1), (narrow, 2.0)):
+        exact = multivariate_normal(np.zeros(5), np.eye(5) + spread**2 * np.ones((5, 5))).logpdf(np.zeros(5))
+        assert_allclose(at.log_evidence, exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("M", [2, 10])
+def test_e25_the_evidence_keeps_a_constant_that_grows_with_the_number_of_weights(M):
+    """(M/2) ln 2π: 1.8 for 2 weights, 9.2 for 10; the flat-prior form drops it."""
+    X, y = rows_of(d=M)
+    model = BayesianLogisticRegression(prior=Normal(scale=1.5), fit_intercept=False).fit(X, y)
+    w, cov = model.posterior_.mean, model.posterior_.cov
+    without = model.log_likelihood_ + norm.logpdf(w, 0, 1.5).sum() + np.linalg.slogdet(cov)[1] / 2
+    assert_allclose(model.log_evidence_ - without, M / 2 * LOG_2PI, rtol=1e-9)
+
+
+def test_e25_a_flat_prior_has_no_evidence():
+    X, y = rows_of()
+    model = BayesianLogisticRegression(prior=None).fit(X, y)
+    with pytest.raises(NoEvidenceError, match="flat prior"):
+        model.log_evidence_  # noqa: B018
+
+
+def test_e26_bic_differs_from_the_evidence_by_a_constant_that_depends_on_the_model():
+    """As rows repeat, ln p(D) + bic/2 → ln p(ŵ) + M/2 ln 2π - ½ ln det(H/n): bounded, not zero, not free of M."""
+    X, y = rows_of(d=3)
+
+    def gap(columns: int, copies: int) -> float:
+        rows, labels = np.tile(X[:, :columns], (copies, 1)), np.tile(y, copies)
+        model = BayesianLogisticRegression(prior=Normal(scale=1.5), fit_intercept=False).fit(rows, labels)
+        return model.log_evidence_ + model.bic_ / 2
+
+    def limit(columns: int) -> float:
+        rows = X[:, :columns]
+        w = BayesianLogisticRegression(prior=None, fit_intercept=False).fit(rows, y).coef_[0]
+        p = expit(rows @ w)
+        H = (rows.T * (p * (1 - p))) @ rows / len(y)
+        return norm.logpdf(w, 0, 1.5).sum() + columns / 2 * LOG_2PI - np.linalg.slogdet(H)[1] / 2
+
+    for columns in (1, 3):
+        far, near = (abs(gap(columns, copies) - limit(columns)) for copies in (2, 200))
+        assert near < far / 20  # theory: falls like one over n, a hundredfold
+        assert abs(limit(columns)) > 0.05
+    assert abs(limit(3) - limit(1)) > 0.1
+
+
+def test_e33_r_is_the_variance_of_the_label_and_the_inverse_variance_of_the_working_response():
+    for f in (-2.0, 0.3, 1.5):
+        p = expit(f)
+        labels, chance = np.array([0.0, 1.0]), np.array([1 - p, p])
+        grad, R = BernoulliLogit().slopes(labels, np.full(2, f))
+        working = f + grad / R
+        assert_allclose(R, chance @ (labels - p) ** 2, rtol=1e-12)
+        assert_allclose(chance @ (working - f) ** 2, 1 / R[0], rtol=1e-12)
+        assert abs(1 / R[0] - R[0]) > 1
+
+
+def test_e34_the_evidence_is_a_distribution_of_labels_given_the_rows():
+    """p(y | X): over all labellings it sums to one, up to Laplace's error, which fades with a tight prior."""
+    X = np.array([[0.5, 1.0], [-1.0, 0.3], [0.8, -0.6]])
+
+    def total(precision: float) -> float:
+        return sum(
+            np.exp(
+                laplace(
+                    objective(BernoulliLogit(), X, np.array(y), np.zeros(2), precision * np.eye(2)), np.zeros(2)
+                ).log_evidence
+            )
+            for y in itertools.product([0.0, 1.0], repeat=3)
+        )
+
+    errors = [abs(total(precision) - 1) for precision in (1.0, 10.0, 100.0)]
+    assert errors[0] < 0.05
+    assert errors[2] < errors[1] / 20 < errors[0] / 200
+
+
+def test_e35_the_hessian_has_the_weights_on_a_diagonal_between_the_rows():
+    """Xᵀ diag(σ(1-σ)) X at the mode; the printed product of XXᵀ and a vector has a shape only when n = M."""
+    X, _ = rows_of(n=3, d=3)
+    model = BayesianLogisticRegression(prior=Normal(scale=1.0), fit_intercept=False).fit(X, [0, 1, 0])
+    p = expit(X @ model.posterior_.mean)
+    precision = np.linalg.solve(model.posterior_.cov, np.eye(3))
+    assert_allclose(precision, (X.T * (p * (1 - p))) @ X + np.eye(3), rtol=1e-8, atol=1e-10)
+    assert differ(precision, X @ X.T * (p * (1 - p)) + np.eye(3), by=0.01)
+
+
+def test_e36_the_posterior_density_falls_away_from_its_mode_and_counts_weights():
+    """(2π)^(-M/2) |P|^½ exp(-½ …): printed with a plus, and with M and N mixed."""
+    X, y = rows_of()
+    q = BayesianLogisticRegression(prior=Normal()).fit(X, y).posterior_
+    P = np.linalg.solve(q.cov, np.eye(3))
+    step = np.array([0.3, -0.2, 0.1])
+    at_mode = np.linalg.slogdet(P)[1] / 2 - 3 / 2 * LOG_2PI
+    assert_allclose(q.logpdf(q.mean), at_mode, rtol=1e-9)
+    assert_allclose(q.logpdf(q.mean + step), at_mode - step @ P @ step / 2, rtol=1e-9)
+    assert q.logpdf(q.mean + step) < q.logpdf(q.mean)
+
+
+def test_e38_the_evidence_counts_weights_and_not_rows(fitted):
+    """(2π)^(M/2), M weights; printed (2π)^(N/2), N rows: here 3 and 40."""
+    model, X, y = fitted
+    w, M, N = model.posterior_.mean, 3, len(y)
+    log_joint = log_expit((2 * y - 1) * (with_ones(X) @ w)).sum()
+    log_joint += multivariate_normal(model.prior_.mean, model.prior_.cov).logpdf(w)
+    log_det = np.linalg.slogdet(model.posterior_.cov)[1] / 2
+    assert_allclose(model.log_evidence_, log_joint + M / 2 * LOG_2PI + log_det, rtol=1e-10)
+    assert model.log_evidence_ < 0 < log_joint + N / 2 * LOG_2PI + log_det  # a probability of labels above one
+
+
+# --- claims of the notes -----------------------------------------------------------------------------------------------------
+
+
+def test_bic_penalises_more_than_aic_from_eight_rows_on():
+    for n in (7, 8):
+        X, y = np.arange(float(n))[:, None], np.arange(n) % 2
+        model = BayesianLogisticRegression().fit(X, y)
+        assert (model.bic_ > model.aic_) == (n >= 8)
+        assert_allclose(model.bic_ - model.aic_, 2 * (np.log(n) - 2), rtol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [BayesianLogisticRegression, BayesianProbitRegression])
+@pytest.mark.parametrize("prior", ["empirical", "ard", Normal()], ids=repr)
+def test_separable_data_have_finite_weights_under_a_prior(kind, prior):
+    X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
+    model = kind(prior=prior).fit(X, y)
+    assert np.isfinite(model.coef_).all() and np.isfinite(model.log_evidence_)
+    assert (model.posterior_.std > 0).all()
+    assert 0 < model.predict_proba(X).min()
+    with pytest.raises(ValueError, match="separated"):
+        kind(prior=None).fit(X, y)
+
+
+def test_a_longer_weight_vector_makes_a_steeper_slope():
+    f = np.linspace(-1, 1, 5)
+    for likelihood in (BernoulliLogit(), BernoulliProbit()):
+        slopes = [np.diff(likelihood.mean(length * f))[1:3].mean() for length in (1.0, 2.0, 4.0)]
+        assert slopes[0] < slopes[1] < slopes[2]
+
+
+def test_basis_functions_do_not_remove_the_overlap_of_classes():
+    """The same x with both labels: whatever the basis, the two rows cost at least 2 ln 2 and one of them is wrong."""
+    x = np.repeat(np.linspace(-2, 2, 10), 2)[:, None]
+    y = np.tile([0, 1], 10)
+    plain = BayesianLogisticRegression(prior=Normal(scale=100.0))
+    for model in (plain, make_pipeline(GaussianBasis(centers=8), plain)):
+        log_proba = model.fit(x, y).predict_log_proba(x)
+        of_pairs = log_proba[np.arange(20), y].reshape(10, 2).sum(axis=1)
+        assert (of_pairs <= -2 * np.log(2) + 1e-12).all()
+        assert model.score(x, y) == 0.5
