@@ -36,7 +36,7 @@ MEANS = np.array([-300.0, -40.0, -12.0, -5.0, -2.0, -0.5, 0.0, 1.0, 4.0, 20.0, 4
 def mp_moments(g: Callable[[mp.mpf], mp.mpf], m: float, s: float, centre: float) -> list[float]:
     """log mass, mean and variance of g(f) N(f | m, s²) by a trapezoid around the centre of the tilted density."""
     h = mp.mpf(min(s, 1)) / 4  # the poles of σ are at distance π: the error is exp(-2π²/h)
-    half = int((14 * s + (40 if s > 1 else 0)) / h)
+    half = int((11 * s + (40 if s > 1 else 0)) / h)
     near = [centre + i * h for i in range(-half, half + 1)]
     weights = [g(f) * mp.exp(-(((f - m) / s) ** 2) / 2) for f in near]
     mass = mp.fsum(weights)
@@ -54,7 +54,7 @@ def mp_sigmoid(f: mp.mpf) -> mp.mpf:
 
 @pytest.mark.parametrize("s", WIDTHS)
 def test_averaged_sigmoid_and_its_tilted_moments_agree_with_multiple_precision(s: float):
-    means = MEANS if s < 50 else MEANS[::3]  # the slowest integrals, thinned
+    means = MEANS if s < 5 else MEANS[::4]  # the slowest integrals, thinned
     with mp.workdps(30):
         exact = np.array([mp_moments(mp_sigmoid, m, s, m + min(max(-m, 0), s**2)) for m in means]).T
     log_mass, mean, var = tilted_sigmoid(means, s**2)
@@ -68,7 +68,7 @@ def test_without_variance_the_average_is_the_function():
     m = np.linspace(-800, 800, 33)
     assert_allclose(log_sigmoid(m, 0.0), special.log_sigmoid(m), rtol=1e-14)
     assert_allclose(log_sigmoid(m, 1e-300), special.log_sigmoid(m), rtol=1e-14)
-    log_mass, mean, var = tilted_sigmoid(m, 0.0)
+    _, mean, var = tilted_sigmoid(m, 0.0)
     assert_allclose(mean, m)
     assert_allclose(var, 0)
 

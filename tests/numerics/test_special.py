@@ -91,7 +91,7 @@ def test_the_three_quantities_are_derivatives_of_log_normal_cdf():
 
 
 def test_mills_ratios_are_ratios_of_the_stated_integrals():
-    x = np.array([-30.0, -4.0, -0.5, 0.0, 1.0, 2.499, 2.501, 7.0, 40.0])
+    x = np.array([-30.0, -0.5, 1.0, 2.499, 2.501, 40.0])
 
     def moment(j: int, x: mp.mpf) -> mp.mpf:
         scale = 1 / (1 + abs(x))
@@ -99,7 +99,7 @@ def test_mills_ratios_are_ratios_of_the_stated_integrals():
         return mp.quad(lambda t: t**j * mp.exp(-x * t - t**2 / 2), sorted(stops))
 
     for j, ratio in enumerate(mills_ratios(x), start=1):
-        with mp.workdps(30):
+        with mp.workdps(20):
             exact = [float(moment(j, mp.mpf(v)) / moment(j - 1, mp.mpf(v))) for v in x]
         assert_allclose(ratio, exact, rtol=2e-13)  # measured 4e-14, in K₃ at 2.5
 

@@ -49,11 +49,12 @@ class ProbabilityMixin:
 
         Returns
         -------
-        (n,) array of labels; of dtype object when `reject_label` is None and declining is allowed.
+        (n,) array of labels; of dtype object when `reject_label` is of another kind than the labels.
         """
         codes = least_cost(self.predict_proba(X), costs, reject_cost)
         if reject_cost is None:
             return np.asarray(self.classes_[codes])
         labels = [*self.classes_.tolist(), reject_label]
-        kind = object if reject_label is None else np.result_type(self.classes_, np.asarray(reject_label))
-        return np.array(labels, dtype=kind)[np.where(codes == REJECT, len(labels) - 1, codes)]
+        alike = np.asarray(reject_label).dtype.kind == self.classes_.dtype.kind
+        table = np.array(labels, dtype=None if alike else object)  # a mixture keeps every label as it is
+        return table[np.where(codes == REJECT, len(labels) - 1, codes)]

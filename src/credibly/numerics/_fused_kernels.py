@@ -11,7 +11,7 @@ u     weights in the frame                                            (D,)
 f     scores zᵀu of the rows of a tile                                (TILE,)
 e     e^-|f|, which can only underflow                                (TILE,)
 s     (2y - 1) times the row's weight; 0 past the end of the block    (TILE,)
-H     Σ s²-free curvature z zᵀ, right in its lower triangle only      (≥ D, ≥ D)
+H     Σ |s| σ(f) σ(-f) zzᵀ, built in its lower triangle               (≥ D, ≥ D)
 ====  ==============================================================  ================
 
 Loops over a tile's rows are written so that LLVM vectorises them: no branches, sums that may be reassociated (the only
@@ -21,14 +21,15 @@ of LLVM written by hand, a 4 by 4 transposition.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import factorial, sqrt
 from typing import Any, NamedTuple, TypeVar, cast
 
 import numba
+import numba.extending
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba.core import types
 
 from credibly.numerics.arrays import Array
 
@@ -48,17 +49,22 @@ ATANH = tuple(1 / (2 * k + 1) for k in range(17))  # q² ≤ 1/9: the next term 
 
 
 def compiled(fastmath: set[str]) -> Callable[[Function], Function]:
-    """Numba's decorator, typed; kept on disk where the disk can be written to."""
+    """Numba's decorator, typed; the result is kept on disk where the disk can be written to."""
+    # NumPy's division by zero: Python's is a branch, and a loop with a branch is not vectorised
+    njit = partial(numba.njit, nogil=True, fastmath=fastmath, error_model="numpy")
 
     def decorate(function: Function) -> Function:
-        # NumPy's division by zero: Python's is a branch, and a loop with a branch is not vectorised
-        options = {"nogil": True, "fastmath": fastmath, "error_model": "numpy"}
         try:
-            return cast(Function, numba.njit(cache=True, **options)(function))
+            return cast(Function, njit(cache=True)(function))
         except RuntimeError:  # "cannot cache function: no locator available": a read-only installation
-            return cast(Function, numba.njit(**options)(function))
+            return cast(Function, njit()(function))
 
     return decorate
+
+
+def machine_code(build: Callable[..., Any]) -> Callable[..., Any]:
+    """Numba's decorator for functions written in LLVM, whose first argument only the compiler sees."""
+    return cast(Callable[..., Any], numba.extending.intrinsic(build))
 
 
 exact = compiled({"contract"})
@@ -68,7 +74,7 @@ fast = compiled({"contract", "reassoc"})
 # --- Row by row: the exponential, the logarithm, the slopes ---------------------------------------
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@machine_code
 def _power_of_two(typing: Any, rounded: Any) -> tuple[Any, Callable[..., Any]]:
     """2^k from k + ROUNDER, -1023 < k < 1024: the lowest bits, biased, moved to where the exponent is."""
 
@@ -132,8 +138,10 @@ def curvature_roots(e: Array, s: Array, root: Array) -> None:
 # --- The tile -------------------------------------------------------------------------------------
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _turn(typing: Any, X: Any, row: Any, column: Any, frame: Any, Z: Any, to: Any) -> tuple[Any, Callable[..., Any]]:  # noqa: PLR0913 - a machine instruction in all but name
+@machine_code
+def _turn(  # noqa: PLR0913, PLR0917 - an instruction in all but name
+    typing: Any, X: Any, row: Any, column: Any, frame: Any, Z: Any, to: Any
+) -> tuple[Any, Callable[..., Any]]:
     """Z[column + i, to + r] = (X[row + r, column + i] - frame[0, column + i]) · frame[1, column + i], i and r < 4."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
@@ -146,7 +154,7 @@ def _turn(typing: Any, X: Any, row: Any, column: Any, frame: Any, Z: Any, to: An
 
         def at(array: Any, i: Any, step: int, j: Any) -> Any:
             """Where the four numbers array[i + step, j : j + 4] are; rows of the array are contiguous."""
-            width = cgutils.unpack_tuple(builder, array.shape)[1]
+            width = builder.extract_value(array.shape, 1)
             offset = builder.add(builder.mul(builder.add(i, word(step)), width), j)
             return builder.bitcast(builder.gep(array.data, [offset]), four.as_pointer())
 
@@ -219,7 +227,7 @@ def scale_rows(Z: Array, i: int, root: Array) -> None:
 
 @fast
 def add_products(Z: Array, n: int, i: int, j: int, H: Array) -> None:
-    """H[i : i + 4, j : j + 3] += Z[i : i + 4, :n] Z[j : j + 3, :n]ᵀ: twelve sums, which fill the 16 vector registers."""
+    """H[i : i + 4, j : j + 3] += Z[i : i + 4, :n] Z[j : j + 3, :n]ᵀ: twelve sums fill the 16 registers."""
     a0, a1, a2, a3 = Z[i], Z[i + 1], Z[i + 2], Z[i + 3]
     b0, b1, b2 = Z[j], Z[j + 1], Z[j + 2]
     h00 = h01 = h02 = h10 = h11 = h12 = h20 = h21 = h22 = h30 = h31 = h32 = 0.0

@@ -59,8 +59,8 @@ def logit_sums(  # noqa: PLR0913 - a block and a frame
 
     Notes
     -----
-    One exponential e^-|f| serves all three and can only underflow: σ(-|f|) is e^-|f| / (1 + e^-|f|), never 1 - σ(|f|), and
-    is 0 only where |f| > 708.
+    One exponential e^-|f| serves all three and can only underflow: σ(-|f|) is e^-|f| / (1 + e^-|f|), never 1 - σ(|f|),
+    and is 0 only where |f| > 708.
 
     Examples
     --------
@@ -74,16 +74,17 @@ def logit_sums(  # noqa: PLR0913 - a block and a frame
     array([[1.25, 0.25],
            [0.25, 0.5 ]])
     """
-    block, frame, D = _block(X, y, weight), _frame(center, scale, u, intercept=intercept), u.size
-    value, score, information = _kernels().sums(*block, *frame)
-    return value, score[:D], information[:D, :D].copy()
+    arguments = *_block(X, y, weight), *_frame(X.shape[1], center, scale, u, intercept=intercept)
+    value, score, information = _kernels().sums(*arguments)
+    return value, score[: u.size], information[: u.size, : u.size].copy()
 
 
 def logit_gradient(  # noqa: PLR0913 - a block and a frame
     X: AnyArray, y: Array, weight: Array | None, center: Array, scale: Array, u: Array, *, intercept: bool
 ) -> tuple[float, Array]:
     """Log likelihood of the weights u and its score: the first two of `logit_sums`."""
-    value, score = _kernels().gradient(*_block(X, y, weight), *_frame(center, scale, u, intercept=intercept))
+    arguments = *_block(X, y, weight), *_frame(X.shape[1], center, scale, u, intercept=intercept)
+    value, score = _kernels().gradient(*arguments)
     return value, score[: u.size]
 
 
@@ -94,20 +95,26 @@ def _kernels() -> ModuleType:
     return _fused_kernels
 
 
-def _rows(array: AnyArray) -> Array:
-    return np.ascontiguousarray(array, dtype=np.float64)
-
-
 def _block(X: AnyArray, y: Array, weight: Array | None) -> tuple[Array, Array, Array]:
     """The block as the compiled code wants it, which trusts the shapes it is given."""
-    X, y, weight = _rows(X), _rows(y), NO_WEIGHT if weight is None else _rows(weight)
-    if y.shape != X.shape[:1] or weight.size not in (0, y.size):
-        raise ValueError(f"X {X.shape}, y {y.shape} and weight {weight.shape} are not of one block.")
-    return X, y, weight
+    if X.ndim != 2 or y.shape != X.shape[:1] or (weight is not None and weight.shape != y.shape):
+        shape = "no weight" if weight is None else f"weight {weight.shape}"
+        raise ValueError(f"X {X.shape}, y {y.shape} and {shape} are not of one block.")
+    return _as_compiled(X), _as_compiled(y), _as_compiled(NO_WEIGHT if weight is None else weight)
 
 
-def _frame(center: Array, scale: Array, u: Array, *, intercept: bool) -> tuple[Array, Array, Array]:
+def _frame(d: int, center: Array, scale: Array, u: Array, *, intercept: bool) -> tuple[Array, Array, Array]:
     """The frame and the weights in it, likewise."""
-    if not center.shape == scale.shape == (u.size - intercept,):
-        raise ValueError(f"Weights {u.shape} do not fit a frame of {center.shape} centres, intercept {intercept}.")
-    return _rows(center), _rows(scale), _rows(u)
+    if not center.shape == scale.shape == (d,) or u.shape != (d + intercept,):
+        raise ValueError(
+            f"{d} columns, centres {center.shape}, scales {scale.shape} and weights {u.shape} do not fit together "
+            f"{'with' if intercept else 'without'} an intercept."
+        )
+    return _as_compiled(center), _as_compiled(scale), _as_compiled(u)
+
+
+def _as_compiled(array: AnyArray) -> Array:
+    """A view of contiguous, aligned float64 that may not be written to: numba compiles once per kind of array."""
+    view = np.require(array, np.float64, ["C", "A"]).view()
+    view.flags.writeable = False
+    return view

@@ -13,7 +13,7 @@ spread       how far apart z = 1 on one axis drives two classes, maxₖ B − mi
 Softmax does not see a constant added to all scores, so V is centred and at most K − 1 axes remain. A row whose
 axes are few or short is integrated by a product rule, in double precision; any other by quasi-random points in
 doses that double until two successive averages agree, in single precision (its rounding, 1e-7, is far
-below the error of the points). Both choices depend on the row alone: no seed, no neighbour changes an answer.
+below the error of the points). Both choices depend on the row alone: no seed and no neighbour changes an answer.
 """
 
 from collections.abc import Iterator
@@ -127,8 +127,8 @@ def softmax(m: ArrayLike, V: ArrayLike, *, tol: float = 1e-4) -> Array:
 
 def _two_classes(m: Array, V: Array) -> Array:
     gap = m[:, 0] - m[:, 1]
-    spread = _principal_axes(V)
-    v = ((spread[:, 0] - spread[:, 1]) ** 2).sum(axis=-1)
+    B = _principal_axes(V)
+    v = ((B[:, 0] - B[:, 1]) ** 2).sum(axis=-1)
     return np.stack([log_sigmoid(gap, v), log_sigmoid(-gap, v)], axis=-1)
 
 
@@ -190,7 +190,6 @@ def _rule(n: int) -> Rule:
     return gauss_hermite(n) if n <= _GAUSS[-1][0] else trapezoid(n)
 
 
-@lru_cache(maxsize=512)
 def _product_weights(pattern: tuple[int, ...]) -> Array:
     return reduce(lambda w, n: np.multiply.outer(w, np.exp(_rule(n).log_weights)).ravel(), pattern, np.ones(1))
 
