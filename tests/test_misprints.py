@@ -1,7 +1,8 @@
 """Formulas that the notes print wrongly (MISSION section 2): the library has the right one, and not the printed one.
 
-Each test computes both by hand and asks the library which it uses. E-9 is in `numerics/test_special.py`, the misprints of
-Gaussian averages (E-13, E-14, E-39) in `numerics/test_averages.py`; undamped Newton (E-5) is also in `laws/test_newton.py`.
+Each test computes both by hand and asks the library which it uses. E-9 is in `numerics/test_special.py`, the
+misprints of Gaussian averages (E-13, E-14, E-39) in `numerics/test_averages.py`; undamped Newton (E-5) is also in
+`laws/test_newton.py`.
 """
 
 import itertools
@@ -54,7 +55,7 @@ def differences(function, x: np.ndarray) -> np.ndarray:
     return np.stack([(function(x + e) - function(x - e)) / (2 * h) for e in h * np.eye(len(x))], axis=-1)
 
 
-# --- softmax -----------------------------------------------------------------------------------------------------------
+# --- softmax ------------------------------------------------------------------------------------------------
 
 
 def test_e1_every_class_has_its_own_weights():
@@ -107,7 +108,7 @@ def test_e4_the_joint_softmax_hessian_is_singular_and_more_so_when_columns_are_d
     BayesianLogisticRegression(prior=None).fit(X, y)  # and so does the sum-to-zero convention
 
 
-# --- logistic regression --------------------------------------------------------------------------------------------------
+# --- logistic regression ------------------------------------------------------------------------------------
 
 
 def test_e5_the_weights_of_irls_are_at_most_a_quarter_and_may_vanish():
@@ -149,7 +150,7 @@ def test_e8_phi_is_the_inverse_link_of_the_probit_model():
     assert differ(norm.cdf(p), score, by=0.1)
 
 
-# --- Laplace: PRML figure 4.14 as a Bayesian model with one row -----------------------------------------------------------
+# --- Laplace: PRML figure 4.14 as a Bayesian model with one row ---------------------------------------------
 
 
 def figure_4_14():
@@ -204,7 +205,7 @@ def test_e12_and_e37_the_prior_pulls_towards_its_mean_from_both_sides():
     assert printed > 0 > right  # the printed objective grows without bound
 
 
-# --- MAP and penalties ------------------------------------------------------------------------------------------------------
+# --- MAP and penalties --------------------------------------------------------------------------------------
 
 
 def test_e21_the_penalty_of_a_normal_prior_is_one_over_twice_its_variance():
@@ -258,7 +259,7 @@ def test_e22_two_classes_at_unequal_costs_are_not():
     assert (averaged >= at_mode).all()  # averaging moves every probability towards a half
 
 
-# --- evidence --------------------------------------------------------------------------------------------------------------
+# --- evidence -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -412,7 +413,7 @@ def test_e38_the_evidence_counts_weights_and_not_rows(fitted):
     assert model.log_evidence_ < 0 < log_joint + N / 2 * LOG_2PI + log_det  # a probability of labels above one
 
 
-# --- claims of the notes -----------------------------------------------------------------------------------------------------
+# --- claims of the notes ------------------------------------------------------------------------------------
 
 
 def test_bic_penalises_more_than_aic_from_eight_rows_on():

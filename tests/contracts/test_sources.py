@@ -128,7 +128,7 @@ def test_a_float32_table_is_kept_and_summed_in_float64():
     assert_allclose(total, 20_000 * float(np.float32(0.1)), rtol=1e-12)  # float32 would keep four digits
 
 
-# --- through --------------------------------------------------------------------------------------------------
+# --- through ------------------------------------------------------------------------------------------------
 
 
 def shifted(X):
@@ -152,7 +152,7 @@ def test_a_large_table_is_changed_block_by_block_and_not_copied():
     assert_array_equal(part.map(lambda block: block.X), np.tile((np.arange(1.0, D + 1) - 10.0) ** 2, (5, 1)))
 
 
-# --- samples and batches --------------------------------------------------------------------------------------
+# --- samples and batches ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("held", [np.asarray, csr_array], ids=["dense", "CSR"])
@@ -193,7 +193,7 @@ def test_batches_visit_every_row_once(held, size):
         assert_array_equal(batch.weight, batch.y / 2.0)
 
 
-# --- columns --------------------------------------------------------------------------------------------------
+# --- columns ------------------------------------------------------------------------------------------------
 
 
 def assert_described(X: np.ndarray, weight: np.ndarray | None, **how) -> None:
@@ -220,7 +220,7 @@ def assert_described(X: np.ndarray, weight: np.ndarray | None, **how) -> None:
     assert_array_equal(got.high, wide.max(axis=0).astype(float))
 
 
-def awkward(n: int = 400) -> np.ndarray:
+def awkward(n: int = 200) -> np.ndarray:
     """A plain column, one far from zero, tiny, huge and constant ones, and one that is mostly zero."""
     rng = np.random.default_rng(0)
     z = rng.normal(size=(n, 6))
@@ -231,15 +231,15 @@ def awkward(n: int = 400) -> np.ndarray:
 
 WEIGHTS = {
     "none": None,
-    "with zeros": np.random.default_rng(7).integers(0, 3, 400).astype(float),
-    "fractions": np.random.default_rng(7).random(400),
-    "tiny": 1e-9 * np.random.default_rng(7).random(400),
-    "blocks of zeros": np.repeat([0.0, 1.0, 0.0, 0.3], 100),
+    "with zeros": np.random.default_rng(7).integers(0, 3, 200).astype(float),
+    "fractions": np.random.default_rng(7).random(200),
+    "tiny": 1e-9 * np.random.default_rng(7).random(200),
+    "blocks of zeros": np.repeat([0.0, 1.0, 0.0, 0.3], 50),
 }
 
 
 @pytest.mark.parametrize("held", [np.asarray, csr_array], ids=["dense", "CSR"])
-@pytest.mark.parametrize("block_rows", [None, 1, 100])
+@pytest.mark.parametrize("block_rows", [None, 1, 50])
 @pytest.mark.parametrize("weight", WEIGHTS.values(), ids=WEIGHTS.keys())
 def test_awkward_columns_are_described_as_in_extended_precision(weight, block_rows, held):
     assert_described(awkward(), weight, block_rows=block_rows, held=held)

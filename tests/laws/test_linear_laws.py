@@ -23,7 +23,7 @@ LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
 FIVE_STANDARD_ERRORS = 5.0
 
 
-# --- data and models ----------------------------------------------------------------------------------------------
+# --- data and models ----------------------------------------------------------------------------------------
 
 
 def rows_of(n: int = 60, d: int = 3, K: int = 2, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +63,7 @@ class UnitGaussian(Likelihood):
         return f
 
 
-# --- exactness ------------------------------------------------------------------------------------------------------
+# --- exactness ----------------------------------------------------------------------------------------------
 
 
 def test_laplace_is_exact_in_one_step_when_the_likelihood_is_gaussian():
@@ -104,12 +104,12 @@ def test_the_error_of_the_evidence_fades_as_the_prior_tightens(likelihood):
     assert error(1.0) > 5 * error(4.0) > 50 * error(20.0) > 500 * error(100.0)
 
 
-# --- softmax with two classes is the logit -----------------------------------------------------------------------------
+# --- softmax with two classes is the logit ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_softmax_with_two_classes_is_the_logit_when_the_priors_match(intercept):
-    """Precision λ on each class's weights is λ/2 on their difference; what they share integrates out of the evidence."""
+    """Precision λ on each class's weights is λ/2 on their difference; what they share integrates out."""
     X, y = rows_of()
     scale, wide = np.array([0.5, 2.0, 0.3]), 4.0
     logit = LOGIT(prior=Normal(scale, wide), fit_intercept=intercept).fit(X, y)
@@ -135,7 +135,7 @@ def test_the_learnt_scale_of_softmax_with_two_classes_is_that_of_the_logit_over_
     assert_allclose(softmax.log_evidence_, logit.log_evidence_, rtol=1e-12)
 
 
-# --- what must not matter ------------------------------------------------------------------------------------------------
+# --- what must not matter -----------------------------------------------------------------------------------
 
 LIKELIHOODS = pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliProbit(), Categorical(3)], ids=repr)
 
@@ -156,7 +156,7 @@ def test_how_rows_are_cut_and_who_works_on_them_does_not_matter(likelihood, cut)
 
 @pytest.mark.parametrize("n", [60, 30_000], ids=["few rows", "rows enough for the compiled kernel"])
 def test_standardising_inside_and_compiling_change_no_number(n):
-    """The estimator works on standardised columns, in blocks, perhaps compiled; here are plain columns and one block."""
+    """The estimator works on standardised columns, in blocks, perhaps compiled; here is one plain block."""
     X, y = rows_of(n=n)
     model = LOGIT(prior=Normal(scale=0.5, intercept_scale=0.5)).fit(X, y)
     plain = fit(BernoulliLogit(), MemoryRows(with_ones(X), y.astype(float), block_rows=n), isotropic(4, 4.0))
@@ -252,7 +252,7 @@ def test_an_explicit_prior_is_in_the_units_of_the_data():
     assert abs(alone.log_evidence_ - plain.log_evidence_) > 0.1
 
 
-# --- updates ---------------------------------------------------------------------------------------------------------------
+# --- updates ------------------------------------------------------------------------------------------------
 
 
 @MODELS
@@ -292,7 +292,7 @@ def test_two_batches_come_nearer_to_one_as_the_first_grows(model):
     assert distance(6400) < distance(100) / 2  # theory: a factor of 8
 
 
-# --- the evidence and its gradient ---------------------------------------------------------------------------------------
+# --- the evidence and its gradient --------------------------------------------------------------------------
 
 
 def evidence_problem(likelihood, kind: str, sparse: bool):
@@ -408,7 +408,7 @@ def test_effective_parameters_are_those_of_the_formula(model):
     assert_allclose(fitted.effective_parameters_, by_hand, rtol=1e-10)
 
 
-# --- the posterior as a distribution -------------------------------------------------------------------------------------
+# --- the posterior as a distribution ------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=[2, 3], ids=["two classes", "three classes"])
@@ -455,7 +455,7 @@ def test_intervals_of_the_weights_hold_their_level(fitted):
     assert_allclose(q.std, np.sqrt(np.diag(q.cov)), rtol=1e-12)
 
 
-# --- predictions ---------------------------------------------------------------------------------------------------------
+# --- predictions --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=[(LOGIT, 2), (PROBIT, 2), (LOGIT, 3)], ids=["logit", "probit", "softmax"])
@@ -552,7 +552,7 @@ def test_decisions_have_the_least_expected_cost(K, reject_cost):
         assert expected[label] == pytest.approx(min(expected.values()), rel=1e-12)
 
 
-# --- stochastic gradient ---------------------------------------------------------------------------------------------------
+# --- stochastic gradient ------------------------------------------------------------------------------------
 
 
 @MODELS

@@ -118,7 +118,7 @@ def test_the_path_does_not_depend_on_the_coordinates(entries, shift):
         assert_allclose(seen_decrement, decrement, rtol=1e-5, atol=1e-13)  # a square of a gradient near zero
 
 
-# --- how it ends ------------------------------------------------------------------------------------------------
+# --- how it ends --------------------------------------------------------------------------------------------
 
 
 def test_a_search_that_may_not_take_enough_steps_says_so():

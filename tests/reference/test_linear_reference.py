@@ -1,4 +1,4 @@
-"""Agreement with numbers made by other tools: R, mpmath, importance sampling (../shared/reference, ../shared/data/reference).
+"""Agreement with numbers made by other tools: R and mpmath (../shared/reference, ../shared/data/reference).
 
 Tolerances are those that `shared/reference/README.md` asks for. References have the intercept first, credibly last.
 """
@@ -61,7 +61,7 @@ def labelled(X, y, w):
     return rows[counts > 0], labels[counts > 0], counts[counts > 0]
 
 
-# --- maximum likelihood -----------------------------------------------------------------------------------------------
+# --- maximum likelihood -------------------------------------------------------------------------------------
 
 
 @over_links("glm_binary")
@@ -116,7 +116,7 @@ def test_multinomial_maximum_likelihood_agrees_with_fifty_digit_newton(case, ref
         assert_allclose(model.bic_, case["bic"] + m * (np.log(len(y)) - np.log(case["n"])), rtol=1e-10)
 
 
-# --- R's glm on other tables ---------------------------------------------------------------------------------------------
+# --- R's glm on other tables --------------------------------------------------------------------------------
 
 
 def r_fits() -> dict:
@@ -158,7 +158,7 @@ def test_maximum_likelihood_agrees_with_r(fit, link, table, column, positive):
         assert_allclose(model.posterior_.std, intercept_last(fit["se"]), rtol=1e-6)
 
 
-# --- Laplace ---------------------------------------------------------------------------------------------------------------
+# --- Laplace ------------------------------------------------------------------------------------------------
 
 
 def prior_of(case: dict, K: int = 1) -> Normal:
@@ -241,7 +241,7 @@ def pima(columns=("npreg", "glu", "bp", "skin", "bmi", "ped", "age")) -> tuple[n
     return frame[list(columns)].to_numpy(float), (frame["type"] == "Yes").to_numpy(int)
 
 
-# --- separation --------------------------------------------------------------------------------------------------------------
+# --- separation ---------------------------------------------------------------------------------------------
 
 
 def frame_of(case: dict, refload) -> tuple[pd.DataFrame, np.ndarray]:

@@ -85,7 +85,9 @@ def _separate(table: Array, codes: Codes, n_classes: int, intercept: bool, names
     Z = (table - center) / scale
     Z = np.column_stack([Z, np.ones(len(Z))]) if intercept else Z
     gaps = _gap_matrix(Z, codes, n_classes)
-    kind, B = "complete", _all_gaps_positive(gaps)
+    kind, B = "complete", _one_column(Z, codes) if n_classes == 2 and intercept else None
+    if B is None:
+        B = _all_gaps_positive(gaps)
     if B is None:
         kind, B = "quasi-complete", _no_gap_negative(gaps)
     if B is None:
@@ -96,6 +98,21 @@ def _separate(table: Array, codes: Codes, n_classes: int, intercept: bool, names
     involved = np.flatnonzero(np.abs(B[:, : table.shape[1]]).max(axis=0) > STRICT * np.abs(B).max())
     columns = [names[int(j)] for j in involved] if names else [int(j) for j in involved]
     return Separation(kind, columns, strict, _in_data_units(B, center, scale, intercept))
+
+
+def _one_column(Z: Array, codes: Codes) -> Array | None:
+    """A threshold on one column that splits two classes, if there is one: the plainest explanation."""
+    low, high = Z[codes == 0, :-1], Z[codes == 1, :-1]
+    rising, falling = high.min(axis=0) - low.max(axis=0), low.min(axis=0) - high.max(axis=0)
+    widest = np.maximum(rising, falling)
+    j = int(widest.argmax())
+    if widest[j] <= STRICT:
+        return None
+    B = np.zeros(Z.shape[1])
+    B[j] = 2.0 / widest[j] * (1 if rising[j] > falling[j] else -1)  # so that the smallest gap is one
+    middle = (high[:, j].min() + low[:, j].max()) / 2 if B[j] > 0 else (low[:, j].min() + high[:, j].max()) / 2
+    B[-1] = -B[j] * middle
+    return B
 
 
 def _gap_matrix(Z: Array, codes: Codes, n_classes: int) -> csr_array:

@@ -10,6 +10,7 @@ import numpy as np
 from credibly.data.columns import Columns
 from credibly.data.source import Block, Rows, add
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SeparationError
+from credibly.estimators.validation import named
 from credibly.inference.evidence import INTERCEPT_SCALE, ScaledPriors, maximise_evidence
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls, laplace, sampled_start, stochastic_gradient
@@ -166,14 +167,21 @@ def refuse_collinear(problem: Problem) -> None:
     values, vectors = np.linalg.eigh(problem.rows.sum(block, add)[0])
     null = vectors[:, values <= SINGULAR * values[-1]]
     if null.size:
-        labels = [*problem.names, "intercept"][: problem.shape.per_output]
+        labels = [*problem.names, "the intercept"][: problem.shape.per_output]
         tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
-        constant = [label for label, flat in zip(problem.names, problem.columns.constant, strict=True) if flat]
-        detail = f" ({', '.join(map(repr, constant))} constant)" if constant else ""
         raise CollinearityError(
-            f"Columns {', '.join(map(repr, tied))} are linearly dependent{detail}, so without a prior their "
-            "coefficients are not determined. Drop some of them, or use a prior, e.g. Normal(scale=2.5)."
+            f"{_why_dependent(problem, tied)}, so without a prior their coefficients are not determined. Drop some of "
+            "them, or use a prior, e.g. Normal(scale=2.5)."
         )
+
+
+def _why_dependent(problem: Problem, tied: list[str]) -> str:
+    constant = np.asarray(problem.names)[problem.columns.constant]
+    if problem.shape.intercept and len(constant):
+        return f"Constant columns repeat the intercept: {named(constant)}"
+    if problem.rows.n_rows < problem.shape.per_output:
+        return f"There are fewer rows ({problem.rows.n_rows}) than weights ({problem.shape.per_output})"
+    return f"Columns {named(tied)} are linearly dependent"
 
 
 def refuse_separated(problem: Problem) -> None:

@@ -23,6 +23,10 @@ from credibly.numerics.linalg import DesignMatrix
 
 LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
 MOST_NAMED = 5
+ENCODE = (
+    "Encode text and categories first, e.g. with scikit-learn's OneHotEncoder in a ColumnTransformer, or "
+    "pandas.get_dummies."
+)
 FEW_LABELS = 1000
 
 
@@ -63,16 +67,7 @@ def read_training(
 ) -> Table:
     """Columns, codes and weights of a training table, or an error that says what to change."""
     refuse_missing_labels(y)
-    refuse_text(X)
-    X, y = validate_data(
-        estimator,
-        X,
-        y,
-        reset=reset,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,  # found while the columns are described, and named
-    )
+    X, y = _numbers(estimator, X, y, reset=reset)
     if y.dtype.kind not in "biuUS":  # whole numbers and strings are labels by their type
         check_classification_targets(y)
     known, codes = encode(y, classes)
@@ -81,22 +76,25 @@ def read_training(
 
 def read_columns(estimator: BaseEstimator, X: Any) -> DesignMatrix:
     """Columns to predict from, in the order of the fit."""
-    refuse_text(X)
-    X = validate_data(
-        estimator,
-        X,
-        reset=False,
-        accept_sparse="csr",
-        dtype=[np.float64, np.float32],
-        ensure_all_finite=False,
-    )
-    table = canonical(X)
+    table = canonical(_numbers(estimator, X, reset=False))
     values = table.data if isinstance(table, csr_array) else table
     with np.errstate(over="ignore", invalid="ignore"):
         total = values.sum(dtype=np.float64)
     if not np.isfinite(total):
         refuse_not_finite(table, feature_names(estimator))
     return table
+
+
+def _numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool) -> Any:
+    """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
+    refuse_text(X)
+    options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
+    try:
+        return validate_data(estimator, X, *y, reset=reset, **options)
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        raise InputError(f"X holds text where numbers are expected ({error}). {ENCODE}") from error
 
 
 def canonical(X: Any) -> DesignMatrix:
@@ -116,8 +114,8 @@ def encode(y: AnyArray, classes: ArrayLike | None) -> tuple[AnyArray, Codes]:
     if classes is None:
         if len(found) < 2:
             raise InputError(
-                f"y holds only one class, {found[0]!r}; a classifier needs at least two classes. If others exist "
-                "but are absent from these rows, use partial_fit with classes=[...]."
+                f"y holds only one class, {found.tolist()[0]!r}; a classifier needs at least two classes. If others "
+                "exist but are absent from these rows, use partial_fit with classes=[...]."
             )
         return found, codes
     known = np.unique(column_or_1d(classes))
@@ -184,10 +182,7 @@ def refuse_text(X: Any) -> None:
         return
     text = [name for name, dtype in zip(columns, dtypes, strict=True) if _is_text(dtype)]
     if text:
-        raise InputError(
-            f"X has columns that are not numbers: {named(text)}. Encode them first, e.g. with scikit-learn's "
-            "OneHotEncoder in a ColumnTransformer, or pandas.get_dummies."
-        )
+        raise InputError(f"X has columns that are not numbers: {named(text)}. {ENCODE}")
 
 
 def _is_text(dtype: Any) -> bool:
@@ -197,10 +192,7 @@ def _is_text(dtype: Any) -> bool:
 
 def _refuse_text_array(X: Any) -> None:
     if isinstance(X, np.ndarray) and X.dtype.kind in "US":
-        raise InputError(
-            "X is an array of strings; expected numbers. Encode text columns first, e.g. with scikit-learn's "
-            "OneHotEncoder."
-        )
+        raise InputError(f"X is an array of strings; expected numbers. {ENCODE}")
 
 
 def check_columns(columns: Columns, X: DesignMatrix, names: Sequence[str]) -> None:

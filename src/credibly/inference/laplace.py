@@ -9,13 +9,15 @@ from credibly.data.source import Block
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Report, Solution, Status, newton, silent
 from credibly.numerics.sgd import averaged_sweep
 
 MANY_ROWS = 40_000  # from here on every pass counts: Newton starts from the mode of a sample
 SAMPLE_SHARE = 20  # one row in twenty,
 SAMPLE_ROWS_PER_WEIGHT = 20  # but at least so many for each weight
-BATCH_ROWS = 64
+BATCH_ROWS = 64  # at most,
+STEPS_PER_SWEEP = 16  # and at least so many steps in a sweep
 NEAR = 1e-2  # squared decrement: a tenth of a posterior standard deviation
 
 
@@ -85,22 +87,26 @@ def stochastic_gradient(
 ) -> InferenceResult:
     """Laplace at the averaged iterate of stochastic gradient descent, `controls.max_steps` sweeps at most.
 
+    Iterates are averaged over the later sweeps; the Hessian at the average measures the next steps, so that the units
+    and correlations of the columns do not matter.
     Sweeps end when the average is within a tenth of a posterior standard deviation of the mode, which the Hessian at
     the average tells; the status says whether that was reached.
     """
     total = objective.rows.total_weight
-    local = objective.expand(start)
-    # The largest curvature of the average loss anywhere is that of the start, where all scores are alike.
-    first_step = total / float(np.trace(local.hessian.matrix))
-    x, mean, t, decrement = start, start, 0, np.inf
+    size = int(np.clip(objective.rows.n_rows // STEPS_PER_SWEEP, 1, BATCH_ROWS))
+    first_step = min(1.0, size / (2 * start.size))  # a batch of few rows for many weights is mostly noise
+    x, mean, averaged = start, start, 0
+    local, t, decrement = objective.expand(start), 0, np.inf
 
-    def gradient(batch: Block, x: Array) -> Array:
+    def step(hessian: PSD, batch: Block, x: Array) -> Array:
         share = (len(batch.y) if batch.weight is None else float(batch.weight.sum())) / total
-        return objective.batch_gradient(batch, x, share) / total
+        return hessian.solve(objective.batch_gradient(batch, x, share)) if share else np.zeros_like(x)
 
     for sweep in range(1, controls.max_steps + 1):
-        batches = (partial(gradient, batch) for batch in objective.rows.batches(rng, BATCH_ROWS))
-        x, mean, t = averaged_sweep(batches, x, first_step=first_step, t=t)
+        batches = (partial(step, local.hessian, batch) for batch in objective.rows.batches(rng, size))
+        x, swept, t = averaged_sweep(batches, x, first_step=first_step, t=t)
+        averaged = 1 if sweep.bit_count() == 1 else averaged + 1  # the average forgets at sweeps 1, 2, 4, 8, …
+        mean = swept if averaged == 1 else mean + (swept - mean) / averaged
         local = objective.expand(mean)
         decrement = float(local.grad @ local.hessian.solve(local.grad))
         controls.report(sweep, local.value, decrement)

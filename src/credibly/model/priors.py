@@ -150,7 +150,7 @@ class Normal:
 
 def _sizes(shape: WeightShape, form: str, join: str) -> str:
     slopes, one, every = shape.n_features, shape.per_output, shape.total
-    meaning = {slopes: "the slopes", one: "slopes and intercept", every: "all classes"}
+    meaning = {every: "all classes", one: "slopes and intercept", slopes: "the slopes"}
     return "expected " + join.join(f"{form.format(size)} ({what})" for size, what in meaning.items())
 
 

@@ -115,6 +115,7 @@ def _frame(d: int, center: Array, scale: Array, u: Array, *, intercept: bool) ->
 
 def _as_compiled(array: AnyArray) -> Array:
     """A view of contiguous, aligned float64 that may not be written to: numba compiles once per kind of array."""
-    view = np.require(array, np.float64, ["C", "A"]).view()
+    rows = np.ascontiguousarray(array, dtype=np.float64)
+    view = rows.view() if rows.flags.aligned else rows.copy()
     view.flags.writeable = False
     return view

@@ -27,17 +27,17 @@ def averaged_sweep(batches: Iterable[MiniBatch], x: Array, *, first_step: float,
 
     .. math:: x_{t+1} = x_t - \eta_t \hat g_t(x_t), \qquad \eta_t = \eta_0 (1+t)^{-0.6}
 
-    Steps decrease so that the walk settles (a fixed step would hover); the average of the iterates has the
-    accuracy of a Newton step on the same rows.
+    Steps decrease so that the walk settles (a fixed step would hover); averaging the iterates removes most of the
+    noise that is left.
 
     Parameters
     ----------
     batches : iterable of functions
-        Each maps x to an unbiased estimate of the gradient of the average loss.
+        Each maps x to an unbiased estimate of the gradient, in units in which the curvature is about one.
     x : (d,) float array
         Where to start.
     first_step : float
-        η₀, at most the inverse of the largest curvature.
+        η₀, at most one.
     t : int
         Number of steps taken in earlier sweeps.
 
@@ -48,11 +48,10 @@ def averaged_sweep(batches: Iterable[MiniBatch], x: Array, *, first_step: float,
 
     Examples
     --------
-    >>> noise = iter([0.5, -0.5, 0.25, -0.25])
-    >>> batches = [lambda x, e=e: x - 1 + e for e in noise]
-    >>> _, mean, t = averaged_sweep(batches, np.zeros(1), first_step=0.5, t=0)
-    >>> t
-    4
+    >>> noise = [0.5, -0.5, 0.25, -0.25]
+    >>> _, mean, t = averaged_sweep([lambda x, e=e: x - 1 + e for e in noise], np.zeros(1), first_step=1.0, t=0)
+    >>> round(float(mean[0]), 2), t
+    (0.92, 4)
     """
     total, count = np.zeros_like(x), 0
     for batch in batches:
