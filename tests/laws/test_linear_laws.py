@@ -576,6 +576,15 @@ def test_stochastic_gradient_repeats_itself_with_the_same_seed():
     assert_array_equal(one.posterior_.mean, two.posterior_.mean)
 
 
+@pytest.mark.parametrize("n", [100, 400])
+def test_stochastic_gradient_goes_to_the_mode_of_the_weighted_rows(n):
+    """Weights that depend on the label move the mode, and must move every batch's gradient alike."""
+    X, y = rows_of(n=n)
+    weight = np.where(y == 1, 9.0, 1.0)
+    walked = LOGIT(prior=Normal(scale=1.0), solver="sgd", max_iter=200, random_state=0)
+    assert walked.fit(X, y, sample_weight=weight).status_ is Status.NEAR_MODE
+
+
 def test_batches_without_any_weight_do_not_stop_stochastic_gradient():
     """One row in a hundred counts: most batches of 64 hold one or none."""
     X, y = rows_of(n=4000)

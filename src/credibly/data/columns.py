@@ -85,7 +85,8 @@ def _sparse_scatter(X: csr_array, mean: Array, weight: Array) -> Array:
     weights = np.repeat(weight, np.diff(X.indptr))
     stored = csr_array((weights, X.indices, X.indptr), X.shape).sum(axis=0)
     deviation = csr_array((weights * (X.data - mean[X.indices]) ** 2, X.indices, X.indptr), X.shape).sum(axis=0)
-    return np.asarray(deviation + (weight.sum() - stored) * mean**2)
+    full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]  # no zeros: the difference below is rounding
+    return np.asarray(deviation + np.where(full, 0.0, weight.sum() - stored) * mean**2)
 
 
 def _merge(a: Columns, b: Columns) -> Columns:

@@ -8,7 +8,7 @@ number of threads, since the cuts depend only on the table's shape and the parts
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cached_property, reduce
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -126,14 +126,12 @@ class MemoryRows:
             return np.concatenate(list(in_order(lambda cut: block(self._block(cut)), cuts, self._threads())))
 
     def through(self, change: Change) -> "MemoryRows":
-        """The same rows with `change` applied: at once for what is small or sparse, block by block otherwise."""
-        if isinstance(self.X, csr_array) or self.X.size <= COPIED_NUMBERS:
-            return replace(self, X=change(self._block(slice(None)).X), changes=())
+        """The same rows with `change` applied, when they are asked for."""
         return replace(self, changes=(*self.changes, change))
 
     def sample(self, rng: np.random.Generator, size: int) -> "MemoryRows":
-        """`size` rows drawn with replacement, in order, each standing for n / size of them."""
-        chosen = np.sort(rng.integers(self.n_rows, size=size))
+        """`size` rows drawn without replacement, in order, each standing for n / size of them."""
+        chosen = np.sort(rng.choice(self.n_rows, size, replace=False, shuffle=False))
         weight = np.ones(size) if self.weight is None else self.weight[chosen]
         return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight * (self.n_rows / size))
 
@@ -143,12 +141,21 @@ class MemoryRows:
         return (self._block(order[start : start + size]) for start in range(0, self.n_rows, size))
 
     def _block(self, cut: slice | Codes) -> Block:
-        X = self.X[cut]
+        small = self.changes and (isinstance(self.X, csr_array) or self.X.size <= COPIED_NUMBERS)
+        X = self._changed_table[cut] if small else self._changed(self.X[cut])
+        return Block(X, self.y[cut], None if self.weight is None else self.weight[cut])
+
+    @cached_property
+    def _changed_table(self) -> DesignMatrix:
+        """The whole table after its changes, kept: what is small or sparse is not changed again in every pass."""
+        return self._changed(self.X)
+
+    def _changed(self, X: DesignMatrix) -> DesignMatrix:
         if not isinstance(X, csr_array):
             X = np.asarray(X, dtype=np.float64)
         for change in self.changes:
             X = change(X)
-        return Block(X, self.y[cut], None if self.weight is None else self.weight[cut])
+        return X
 
     def _cuts(self) -> list[slice]:
         n, d = self.n_rows, max(1, self.X.shape[1])

@@ -14,7 +14,7 @@ from credibly.estimators.validation import named
 from credibly.inference.evidence import INTERCEPT_SCALE, ScaledPriors, maximise_evidence
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls, laplace, sampled_start, stochastic_gradient
-from credibly.inference.objective import AnyLikelihood, Objective, Raw
+from credibly.inference.objective import AnyLikelihood, Objective, Raw, row_slopes
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.priors import Normal, WeightShape
 from credibly.numerics.arrays import Array
@@ -23,7 +23,7 @@ from credibly.numerics.newton import Status
 
 PRIOR_CHOICES = '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0) or None'
 PriorChoice = Normal | str | None
-SUSPICIOUS_SCORE = 12.0  # a fitted probability within e⁻¹² of certainty: worth asking whether it would go on
+NEARLY_CERTAIN = 1e-5  # a row fitted so closely makes it worth asking whether the fit would go on for ever
 SINGULAR = 1e-13  # of the largest eigenvalue: rounding of a Gram matrix
 
 
@@ -142,8 +142,8 @@ def _without_prior(problem: Problem, search: Search) -> Learnt:
             "columns is hardly determined by these rows. Use a prior, e.g. Normal(scale=2.5)."
         ) from error
     W = contrast @ learnt.result.posterior.mean.reshape(contrast.shape[1], -1)
-    largest = float(problem.rows.map(lambda rows: np.abs(rows.X @ W.T)).max())
-    if not learnt.status.good or largest > SUSPICIOUS_SCORE:
+    log_prob = problem.rows.map(lambda rows: row_slopes(problem.likelihood, rows._replace(weight=None), W).log_prob)
+    if not learnt.status.good or log_prob.max() > -NEARLY_CERTAIN:
         refuse_separated(problem)
     return learnt
 

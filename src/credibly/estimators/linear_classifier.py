@@ -46,6 +46,9 @@ from credibly.numerics.newton import Report, silent
 from credibly.predictive import BinaryPredictive, Predictive, SoftmaxPredictive
 
 
+SOFTMAX_BLOCK_ROWS = 256
+
+
 def print_progress(step: int, value: float, decrement: float) -> None:
     """What `verbose` shows of every step."""
     print(f"step {step:3d}  objective {value:.10g}  squared decrement {decrement:.2e}")
@@ -299,7 +302,11 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         return Scores(packed[:, :K], packed[:, K:].reshape(-1, K, K))
 
     def predict_log_proba(self, X: ArrayLike) -> Array:
-        """log p(class | x), (n, K), averaged over the posterior (at the estimate when prior is None)."""
+        """log p(class | x), (n, K), averaged over the posterior (at the estimate when prior is None).
+
+        Two classes: exact to rounding, into the tails. Three to five: probabilities to about 1e-4; more: 1e-3
+        (`credibly.averages.softmax` takes a smaller tolerance).
+        """
         rows = self._design(X)
         posterior, predictive = self.posterior_, self._predictive()
         log_proba = predictive.plug_in if self.prior_ is None else predictive.log_proba
@@ -342,7 +349,9 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     def _design(self, X: ArrayLike) -> MemoryRows:
         check_is_fitted(self)
         table = read_columns(self, X)
-        rows = MemoryRows(table, np.zeros(table.shape[0]), threads=n_threads(self.n_jobs))
+        # With K scores a row, prediction costs far more than reading: small blocks keep all threads busy.
+        block_rows = None if self._shape.n_outputs == 1 else SOFTMAX_BLOCK_ROWS
+        rows = MemoryRows(table, np.zeros(table.shape[0]), threads=n_threads(self.n_jobs), block_rows=block_rows)
         return rows.through(self.posterior_.frame.design)
 
     def __sklearn_is_fitted__(self) -> bool:

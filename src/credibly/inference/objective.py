@@ -27,8 +27,8 @@ from credibly.numerics.newton import Local
 
 AnyLikelihood = Likelihood | Categorical
 
-MOST_FUSED_WEIGHTS = 100  # beyond that BLAS's product of a block with its transpose is as fast
-WORTH_LOADING = 10_000_000  # numbers in a pass
+MOST_FUSED_WEIGHTS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
+WORTH_LOADING = 20_000_000  # numbers in a pass; the first time ever, compiling takes some ten seconds
 WORTH_CALLING = 20_000
 
 
@@ -37,10 +37,6 @@ class Raw(NamedTuple):
 
     rows: Rows
     frame: Frame
-
-    def sample(self, rng: np.random.Generator, size: int) -> "Raw":
-        """A random part of the rows in the same frame."""
-        return Raw(self.rows.sample(rng, size), self.frame)
 
 
 class RowSlopes(NamedTuple):
@@ -147,9 +143,10 @@ class Objective:
 
     def sample(self, rng: np.random.Generator, size: int) -> "Objective":
         """The objective estimated from a random part of the rows."""
-        seed = int(rng.integers(2**31))  # the same rows twice
-        raw = None if self.raw is None else self.raw.sample(np.random.default_rng(seed), size)
-        return replace(self, rows=self.rows.sample(np.random.default_rng(seed), size), raw=raw)
+        if self.raw is None:
+            return replace(self, rows=self.rows.sample(rng, size))
+        rows, frame = self.raw.rows.sample(rng, size), self.raw.frame
+        return replace(self, rows=rows.through(frame.design), raw=Raw(rows, frame))
 
     def expand(self, x: Array) -> Local:
         """Value, gradient and Hessian at x: one pass over the rows."""

@@ -149,7 +149,7 @@ class WeightPosterior:
 
     def logpdf(self, w: Array) -> Array:
         """Log density at weights w, (M,) or (size, M), in data units."""
-        if not self._square:
+        if self.contrast.shape[0] != self.contrast.shape[1]:
             raise InputError(
                 "This posterior has no density: without a prior, softmax weights are determined only up to a "
                 "constant added to all classes. Give the model a prior, e.g. Normal(scale=2.5)."
@@ -158,10 +158,6 @@ class WeightPosterior:
         n_outputs = len(self.contrast)
         u = self.frame.to_frame(w.reshape(*w.shape[:-1], n_outputs, -1)).reshape(w.shape)
         return self.gaussian.logpdf(u) + n_outputs * self.frame.log_volume
-
-    @property
-    def _square(self) -> bool:
-        return bool(self.contrast.shape[0] == self.contrast.shape[1])
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the weights, (size, M)."""

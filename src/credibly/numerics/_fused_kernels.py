@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 import numba
 import numba.extending
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba.core import types
 
 from credibly.numerics.arrays import Array

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from credibly.errors import NotPositiveDefinite
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 
@@ -153,7 +154,10 @@ def _damped_step(
 ) -> tuple[Array, Local] | None:
     for t in 0.5 ** np.arange(HALVINGS):
         target = x + t * direction
-        there = expand(target)
+        try:
+            there = expand(target)
+        except NotPositiveDefinite:  # so far out that all curvature is rounded away
+            continue
         if there.value <= here.value - ARMIJO * t * decrement + _rounding(here.value):
             return target, there
     return None

@@ -70,10 +70,11 @@ def log_softmax(m: ArrayLike, V: ArrayLike, *, tol: float = 1e-4) -> Array:
     Notes
     -----
     Two classes: exactly the averaged logistic function of the difference. Three and more: absolute error of a
-    probability about 1e-6 with a product rule (three or four classes, or small variances), below `tol` with
-    points. Never more than a million points are spent on a row, which takes up to 0.1 s and is too few for 1e-4
-    (errors up to 4e-4 were seen) when variances reach 1000 with six classes, 100 with ten or 25 with twenty. A
-    probability far below `tol` keeps its order of magnitude, not its digits.
+    probability about 1e-6 with a product rule (three or four classes, or small variances); with points the
+    doses stop when they agree to half of `tol`, an estimate and not a bound. A row gets at most a million
+    points, hundredths to tenths of a second, which is too few for 1e-4 (errors up to 4e-4 were seen) when
+    variances reach 1000 with six classes, 100 with ten or 25 with twenty. A probability far below `tol` keeps
+    its order of magnitude, not its digits.
 
     Examples
     --------

@@ -378,5 +378,9 @@ def log_softmax(f: ArrayLike) -> Array:
     >>> log_softmax([1000.0, 1000.0])
     array([-0.69314718, -0.69314718])
     """
-    f = np.asarray(f, dtype=float)
-    return f - log_sum_exp(f)[..., None]
+    scores = np.asarray(f, dtype=float)
+    top = scores.argmax(axis=-1, keepdims=True)
+    gaps: Array = scores - np.take_along_axis(scores, top, axis=-1)
+    others = np.exp(gaps)
+    np.put_along_axis(others, top, 0.0, axis=-1)  # the largest term is one; log1p of the others keeps their digits
+    return gaps - np.log1p(others.sum(axis=-1, keepdims=True))

@@ -76,6 +76,6 @@ class Categorical:
         inner: Array = diagonal - 2 * Vp
         return np.asarray(proba * (inner - (proba * inner).sum(axis=-1, keepdims=True)))
 
-    def log_average(self, m: Array, V: Array) -> Array:
-        """log E[softmax(f)], f ~ N(m, V): (n, K)."""
-        return averages.log_softmax(m, V)
+    def log_average(self, m: Array, V: Array, *, tol: float = 1e-4) -> Array:
+        """log E[softmax(f)], f ~ N(m, V): (n, K), probabilities to an absolute error of about `tol`."""
+        return averages.log_softmax(m, V, tol=tol)
