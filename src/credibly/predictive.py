@@ -84,8 +84,7 @@ class SoftmaxPredictive:
         if self.likelihood.n_classes == 2:
             return BinaryPredictive(BernoulliLogit()).interval(difference(scores), level)
         normal_quantile(level)  # checks the level
-        points = normal_points(FEW_CLASSES = 5  # beyond that an error of 1e-4 costs milliseconds a row; predictions then aim at 1e-3
-QUANTILE_POINTS, self.likelihood.n_classes)
+        points = normal_points(QUANTILE_POINTS, self.likelihood.n_classes)
         tails = [0.5 - level / 2, 0.5 + level / 2]
         chunk = max(1, DRAWN_NUMBERS // points.size)
         parts = []

@@ -45,7 +45,6 @@ from credibly.numerics.linalg import is_sparse
 from credibly.numerics.newton import Report, silent
 from credibly.predictive import BinaryPredictive, Predictive, SoftmaxPredictive
 
-
 SOFTMAX_BLOCK_ROWS = 256
 
 
