@@ -19,8 +19,8 @@ from credibly.numerics.quadrature import normal_points
 from credibly.numerics.special import log_softmax
 
 FEW_CLASSES = 5  # beyond that an error of 1e-4 costs milliseconds a row; predictions then aim at 1e-3
-QUANTILE_POINTS = 4096  # deterministic draws for quantiles of softmax probabilities: rank error about 1e-3
-DRAWN_NUMBERS = 4_000_000  # numbers held at a time while drawing
+QUANTILE_POINTS = 2048  # deterministic draws for quantiles of softmax probabilities: rank error about 2e-3
+DRAWN_NUMBERS = 200_000  # numbers held at a time, so that they stay in the cache
 
 
 class Predictive(Protocol):
@@ -84,19 +84,28 @@ class SoftmaxPredictive:
         if self.likelihood.n_classes == 2:
             return BinaryPredictive(BernoulliLogit()).interval(difference(scores), level)
         normal_quantile(level)  # checks the level
-        points = normal_points(QUANTILE_POINTS, self.likelihood.n_classes)
-        tails = [0.5 - level / 2, 0.5 + level / 2]
+        points = normal_points(QUANTILE_POINTS, self.likelihood.n_classes).T
         chunk = max(1, DRAWN_NUMBERS // points.size)
         parts = []
         for start in range(0, len(scores.mean), chunk):
-            part = Scores(*(array[start : start + chunk] for array in scores))
-            f = part.mean + np.einsum("nkj,sj->snk", covariance_root(part.variance), points)
-            parts.append(np.quantile(self.proba(f), tails, axis=0))
-        return np.moveaxis(np.concatenate(parts, axis=1), 0, -1)
+            m, V = (array[start : start + chunk] for array in scores)
+            f = m[:, :, None] + covariance_root(V) @ points  # (rows, K, points)
+            parts.append(equal_tails(np.exp(log_softmax(f.swapaxes(1, 2))).swapaxes(1, 2), level))
+        return np.concatenate(parts)
 
     def proba(self, f: Array) -> Array:
         """Class probabilities at given scores, both (…, n, K)."""
         return self.likelihood.mean(f)
+
+
+def equal_tails(draws: Array, level: float) -> Array:
+    """Quantiles that leave (1 - level)/2 on either side, over the last axis: (…, 2)."""
+    ranks = (draws.shape[-1] - 1) * np.array([0.5 - level / 2, 0.5 + level / 2])
+    below = np.floor(ranks).astype(int)
+    # A partition finds the four order statistics in a tenth of the time that sorting everything takes.
+    ordered = np.partition(draws, [*below, *np.minimum(below + 1, draws.shape[-1] - 1)], axis=-1)
+    low, high = ordered[..., below], ordered[..., np.minimum(below + 1, draws.shape[-1] - 1)]
+    return np.asarray(low + (ranks - below) * (high - low))
 
 
 def difference(scores: Scores) -> Scores:

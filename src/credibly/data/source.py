@@ -53,10 +53,6 @@ class Rows(Protocol):
     def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
         """Apply `block` to every block of rows and merge the results."""
 
-    @property
-    def total_weight(self) -> float:
-        """Sum of the rows' weights."""
-
     def map(self, block: RowWise) -> Array:
         """Apply `block` to every block of rows and stack what it returns, one row for each row."""
 
@@ -103,11 +99,6 @@ class MemoryRows:
     def n_rows(self) -> int:
         """Number of rows."""
         return int(self.X.shape[0])
-
-    @property
-    def total_weight(self) -> float:
-        """Sum of the rows' weights."""
-        return float(self.n_rows if self.weight is None else self.weight.sum())
 
     def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
         """Apply `block` to every block of rows and merge the results in order."""

@@ -92,15 +92,14 @@ def stochastic_gradient(
     Sweeps end when the average is within a tenth of a posterior standard deviation of the mode, which the Hessian at
     the average tells; the status says whether that was reached.
     """
-    total = objective.rows.total_weight
     size = int(np.clip(objective.rows.n_rows // STEPS_PER_SWEEP, 1, BATCH_ROWS))
     first_step = min(1.0, size / (2 * start.size))  # a batch of few rows for many weights is mostly noise
     x, mean, averaged = start, start, 0
     local, t, decrement = objective.expand(start), 0, np.inf
 
     def step(hessian: PSD, batch: Block, x: Array) -> Array:
-        share = (len(batch.y) if batch.weight is None else float(batch.weight.sum())) / total
-        return hessian.solve(objective.batch_gradient(batch, x, share)) if share else np.zeros_like(x)
+        # By rows, not by their weight: the ratio of two random sums would be biased.
+        return hessian.solve(objective.batch_gradient(batch, x, share=len(batch.y) / objective.rows.n_rows))
 
     for sweep in range(1, controls.max_steps + 1):
         batches = (partial(step, local.hessian, batch) for batch in objective.rows.batches(rng, size))

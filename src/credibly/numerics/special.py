@@ -383,4 +383,5 @@ def log_softmax(f: ArrayLike) -> Array:
     gaps: Array = scores - np.take_along_axis(scores, top, axis=-1)
     others = np.exp(gaps)
     np.put_along_axis(others, top, 0.0, axis=-1)  # the largest term is one; log1p of the others keeps their digits
-    return gaps - np.log1p(others.sum(axis=-1, keepdims=True))
+    log_proba: Array = gaps - np.log1p(others.sum(axis=-1, keepdims=True))
+    return log_proba
