@@ -20,7 +20,7 @@ help:  ## this list
 # Tools are started with `python -m`, because scripts in .venv/bin break when a clone is moved.
 
 MADE := $(VENV)/.made
-CORE := $(VENV)/.installed-core
+DEMO := $(VENV)/.installed-demo
 DEV  := $(VENV)/.installed-dev
 DOCS := $(VENV)/.installed-docs
 
@@ -35,21 +35,21 @@ $(MADE):
 	$(PYTHON) -m venv $(VENV)
 	@echo '$(CURDIR)' > $@
 
-$(CORE): pyproject.toml $(MADE)
-	$(RUN) -m pip install --quiet --editable .
+$(DEMO): pyproject.toml $(MADE)
+	$(RUN) -m pip install --quiet --editable '.[demo]'
 	@touch $@
 
 $(DEV): pyproject.toml $(MADE)
-	$(RUN) -m pip install --quiet --editable '.[dev]'
-	@touch $(CORE) $@
+	$(RUN) -m pip install --quiet --editable '.[dev,demo]'
+	@touch $(DEMO) $@
 
 $(DOCS): pyproject.toml $(MADE)
 	$(RUN) -m pip install --quiet --editable '.[docs]'
-	@touch $(CORE) $@
+	@touch $@
 
 # --- verbs --------------------------------------------------------------------
 
-demo: $(CORE)  ## fit two real data sets; print summary, evidence, calibration, predictions
+demo: $(DEMO)  ## fit two real data sets; print summary, evidence, calibration, predictions
 	$(RUN) -m credibly.cli.demo
 
 test: check  ## everything CI runs: check, then the tests

@@ -43,22 +43,15 @@ def test_scikit_learn_accepts_it(estimator, check):
 TWENTY_SWEEPS_MAY_NOT_BE_ENOUGH = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 
-def not_for_stochastic_gradient(estimator) -> dict[str, str]:
-    """As for scikit-learn's own SGDClassifier: batches are drawn from rows, however heavy."""
-    reason = "a heavy row is in one batch, a repeated row in several"
-    equivalence = "check_sample_weight_equivalence_on_"
-    return {equivalence + kind: reason for kind in ("dense_data", "sparse_data")} if estimator.solver == "sgd" else {}
-
-
 @TWENTY_SWEEPS_MAY_NOT_BE_ENOUGH
-@parametrize_with_checks([STOCHASTIC], expected_failed_checks=not_for_stochastic_gradient)
+@parametrize_with_checks([STOCHASTIC])
 def test_scikit_learn_accepts_stochastic_gradient(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow  # half a minute, and little that the others do not tell
 @TWENTY_SWEEPS_MAY_NOT_BE_ENOUGH
-@parametrize_with_checks([PROBIT_ARD, STOCHASTIC_PROBIT], expected_failed_checks=not_for_stochastic_gradient)
+@parametrize_with_checks([PROBIT_ARD, STOCHASTIC_PROBIT])
 def test_scikit_learn_accepts_the_slow_ones_too(estimator, check):
     check(estimator)
 

@@ -71,18 +71,26 @@ def read_training(
     if y.dtype.kind not in "biuUS":  # whole numbers and strings are labels by their type
         check_classification_targets(y)
     known, codes = encode(y, classes)
-    return Table(canonical(X), codes, known, read_weights(sample_weight, X))
+    table, weight = canonical(X), read_weights(sample_weight, X)
+    if weight is not None and not weight.all():  # rows that do not count are not described, yet a NaN there spreads
+        check_finite(table, feature_names(estimator))
+    return Table(table, codes, known, weight)
 
 
 def read_columns(estimator: BaseEstimator, X: Any) -> DesignMatrix:
     """Columns to predict from, in the order of the fit."""
     table = canonical(_numbers(estimator, X, reset=False))
-    values = table.data if isinstance(table, csr_array) else table
+    check_finite(table, feature_names(estimator))
+    return table
+
+
+def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
+    """Refuse NaN and infinity; the sum shows quickly whether there may be any."""
+    values = X.data if isinstance(X, csr_array) else X
     with np.errstate(over="ignore", invalid="ignore"):
         total = values.sum(dtype=np.float64)
     if not np.isfinite(total):
-        refuse_not_finite(table, feature_names(estimator))
-    return table
+        refuse_not_finite(X, names)
 
 
 def _numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool) -> Any:

@@ -16,8 +16,8 @@ from credibly.numerics.sgd import averaged_sweep
 MANY_ROWS = 40_000  # from here on every pass counts: Newton starts from the mode of a sample
 SAMPLE_SHARE = 20  # one row in twenty,
 SAMPLE_ROWS_PER_WEIGHT = 20  # but at least so many for each weight
-BATCH_ROWS = 64  # at most,
-STEPS_PER_SWEEP = 16  # and at least so many steps in a sweep
+BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
+STEPS_PER_SWEEP = 16  # more are walked in about so many steps at least
 NEAR = 1e-2  # squared decrement: a tenth of a posterior standard deviation
 
 
@@ -92,14 +92,15 @@ def stochastic_gradient(
     Sweeps end when the average is within a tenth of a posterior standard deviation of the mode, which the Hessian at
     the average tells; the status says whether that was reached.
     """
-    size = int(np.clip(objective.rows.n_rows // STEPS_PER_SWEEP, 1, BATCH_ROWS))
+    n_rows = objective.rows.n_rows
+    size = BATCH_ROWS if n_rows <= BATCH_ROWS else int(np.clip(n_rows // STEPS_PER_SWEEP, 8, BATCH_ROWS))
     first_step = min(1.0, size / (2 * start.size))  # a batch of few rows for many weights is mostly noise
     x, mean, averaged = start, start, 0
     local, t, decrement = objective.expand(start), 0, np.inf
 
     def step(hessian: PSD, batch: Block, x: Array) -> Array:
         # By rows, not by their weight: the ratio of two random sums would be biased.
-        return hessian.solve(objective.batch_gradient(batch, x, share=len(batch.y) / objective.rows.n_rows))
+        return hessian.solve(objective.batch_gradient(batch, x, share=len(batch.y) / n_rows))
 
     for sweep in range(1, controls.max_steps + 1):
         batches = (partial(step, local.hessian, batch) for batch in objective.rows.batches(rng, size))
