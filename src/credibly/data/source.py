@@ -59,6 +59,9 @@ class Rows(Protocol):
     def through(self, change: Change) -> "Rows":
         """The same rows with `change` applied to the columns of every block."""
 
+    def in_blocks(self, block_rows: int) -> "Rows":
+        """The same rows, handed out in blocks of this size."""
+
     def sample(self, rng: np.random.Generator, size: int) -> "Rows":
         """A random part of the rows, weighted so that its sums estimate those of all rows."""
 
@@ -119,6 +122,10 @@ class MemoryRows:
     def through(self, change: Change) -> "MemoryRows":
         """The same rows with `change` applied, when they are asked for."""
         return replace(self, changes=(*self.changes, change))
+
+    def in_blocks(self, block_rows: int) -> "MemoryRows":
+        """The same rows, handed out in blocks of this size."""
+        return replace(self, block_rows=block_rows)
 
     def sample(self, rng: np.random.Generator, size: int) -> "MemoryRows":
         """`size` rows drawn without replacement, in order, each standing for n / size of them."""

@@ -43,8 +43,7 @@ class Search(NamedTuple):
     """How the mode is looked for."""
 
     controls: Controls
-    stochastic: bool
-    rng: np.random.Generator
+    seed: int | None  # of stochastic gradient; None for Newton
 
 
 class Learnt(NamedTuple):
@@ -84,8 +83,8 @@ def learn_from(problem: Problem, prior: Gaussian | None, contrast: Array, search
     objective = objective_of(problem, prior, contrast)
     size = contrast.shape[1] * problem.shape.per_output
     start = np.zeros(size) if prior is None else prior.mean
-    if search.stochastic:
-        result = stochastic_gradient(search.rng, objective, start, search.controls)
+    if search.seed is not None:
+        result = stochastic_gradient(np.random.default_rng(search.seed), objective, start, search.controls)
     else:
         result = laplace(objective, sampled_start(objective, start), search.controls)
     return Learnt(result, prior, contrast, result.solution.status)
@@ -112,7 +111,7 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
     best = maximise_evidence(objective_of(problem, None, contrast), priors, search.controls)
     prior = priors.prior(best.theta)
     scale = np.exp(best.theta)
-    if search.stochastic:
+    if search.seed is not None:
         return learn_from(problem, prior, contrast, search)._replace(prior_scale=scale)
     status = best.result.solution.status
     if status is Status.CONVERGED and best.at_bound:

@@ -153,8 +153,8 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     def _search(self) -> Search:
         report: Report = print_progress if self.verbose else silent
         stochastic = only(self.solver, {"newton": False, "sgd": True}, "solver")
-        seed = check_random_state(self.random_state).randint(2**31) if stochastic else 0
-        return Search(Controls(self.tol, self.max_iter, report), stochastic, np.random.default_rng(seed))
+        seed = check_random_state(self.random_state).randint(2**31) if stochastic else None
+        return Search(Controls(self.tol, self.max_iter, report), seed)
 
     def _first_fit(self, table: Table) -> None:
         names = feature_names(self)

@@ -16,6 +16,7 @@ from credibly.numerics.sgd import averaged_sweep
 MANY_ROWS = 40_000  # from here on every pass counts: Newton starts from the mode of a sample
 SAMPLE_SHARE = 20  # one row in twenty,
 SAMPLE_ROWS_PER_WEIGHT = 20  # but at least so many for each weight
+UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
 STEPS_PER_SWEEP = 16  # more are walked in about so many steps at least
 NEAR = 1e-2  # squared decrement: a tenth of a posterior standard deviation
@@ -53,7 +54,7 @@ def laplace(objective: Objective, start: Array, controls: Controls = Controls())
         start,
         tol=controls.tol,
         max_steps=controls.max_steps,
-        confirm=objective.rows.n_rows < MANY_ROWS,  # a pass to confirm what is known is dear only there
+        confirm=objective.rows.n_rows < UNCONFIRMED_FROM,
         report=controls.report,
     )
     return result_at(objective, solution)

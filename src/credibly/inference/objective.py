@@ -28,6 +28,7 @@ from credibly.numerics.newton import Local
 AnyLikelihood = Likelihood | Categorical
 
 MOST_FUSED_WEIGHTS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
+FUSED_BLOCK_ROWS = 16_384  # the kernel cuts these into tiles of its own
 WORTH_LOADING = 20_000_000  # numbers in a pass; the first time ever, compiling takes some ten seconds
 WORTH_CALLING = 20_000
 
@@ -162,7 +163,8 @@ class Objective:
         """Log likelihood, its gradient and minus its Hessian, summed over rows."""
         raw = self.raw if isinstance(self.likelihood, BernoulliLogit) else None
         if raw is not None and compiled_pays(raw.rows, W.size):
-            return raw.rows.sum(partial(_fused_logit, frame=raw.frame, u=W[0]), add)
+            rows = raw.rows.in_blocks(FUSED_BLOCK_ROWS)
+            return rows.sum(partial(_fused_logit, frame=raw.frame, u=W[0]), add)
         return self.rows.sum(partial(_generic, likelihood=self.likelihood, W=W), add)
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
