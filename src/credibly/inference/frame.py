@@ -61,7 +61,7 @@ class Frame:
             return self._sparse_design(X)
         Z = np.empty((n, d + self.intercept), order="F")  # columns contiguous: what follows runs down columns
         np.subtract(X, self.center, out=Z[:, :d])
-        Z[:, :d] /= self.scale
+        Z[:, :d] *= 1.0 / self.scale
         if self.intercept:
             Z[:, d] = 1.0
         return Z

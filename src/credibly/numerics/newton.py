@@ -104,7 +104,7 @@ def newton(
         Largest number of Newton steps.
     confirm : bool
         Whether the last point is expanded too. Without, a step is the last when the quadratic convergence seen so far
-        leaves no doubt (a hundredfold margin) that it meets `tol`; the Hessian returned is then the one before it.
+        leaves no doubt (a tenfold margin) that it meets `tol`; the Hessian returned is then the one before it.
     report : function of (step, value, squared decrement)
         Called at every point that is kept.
 
@@ -123,7 +123,7 @@ def newton(
         if decrement <= tol or _at_rounding_floor(here.value, decrement, last_decrement):
             return Solution(x, here, Status.CONVERGED, step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
-        if not confirm and 100 * expected <= tol:
+        if not confirm and 10 * expected <= tol:
             arrived = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
             return Solution(x + direction, arrived, Status.CONVERGED, step + 1, expected)
         if step == max_steps:
