@@ -68,12 +68,11 @@ def _describe_block(block: Block) -> Columns:
         return Columns(
             total, mean, _sparse_scatter(X, mean, weight), _sparse_extreme(X, "min"), _sparse_extreme(X, "max")
         )
-    table = np.array(X.T, order="C")  # a copy with contiguous columns: four reductions run down them
+    table = np.ascontiguousarray(X.T)  # columns contiguous: the reductions run down them
     mean = table @ weight / total
-    low, high = table.min(axis=1), table.max(axis=1)
-    table -= mean[:, None]
-    table *= table
-    return Columns(total, mean, table @ weight, low, high)
+    deviation = table - mean[:, None]
+    deviation *= deviation
+    return Columns(total, mean, deviation @ weight, table.min(axis=1), table.max(axis=1))
 
 
 def _sparse_extreme(X: csr_array, how: str) -> Array:

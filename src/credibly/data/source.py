@@ -9,6 +9,7 @@ number of threads, since the cuts depend only on the table's shape and the parts
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
+from itertools import pairwise
 from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from credibly.numerics.linalg import DesignMatrix
 CACHED_NUMBERS = 64_000  # numbers in a block: half a megabyte, which fits the second-level cache
 COPIED_NUMBERS = 8_000_000  # numbers in a table that may be held a second time, transformed: 64 megabytes
 FEWEST_ROWS = 256  # below that a product of a block with its transpose is all overhead
-WORTH_THREADS = 60_000  # numbers in a table: below that a pass is faster than handing out blocks
+WORTH_THREADS = 200_000  # numbers in a table: below that a pass is faster than handing out blocks
 
 
 class Block(NamedTuple):
@@ -105,7 +106,7 @@ class MemoryRows:
 
     def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
         """Apply `block` to every block of rows and merge the results in order."""
-        cuts = self._cuts()
+        cuts = self._cuts
         if len(cuts) == 1:
             return block(self._block(cuts[0]))
         with single_threaded_blas():
@@ -113,7 +114,7 @@ class MemoryRows:
 
     def map(self, block: RowWise) -> Array:
         """Apply `block` to every block of rows and stack what it returns."""
-        cuts = self._cuts()
+        cuts = self._cuts
         if len(cuts) == 1:
             return block(self._block(cuts[0]))
         with single_threaded_blas():
@@ -155,12 +156,19 @@ class MemoryRows:
             X = change(X)
         return X
 
+    @cached_property
     def _cuts(self) -> list[slice]:
-        n, d = self.n_rows, max(1, self.X.shape[1])
-        size = self.block_rows or max(FEWEST_ROWS, CACHED_NUMBERS // d)
-        if self.block_rows is None and n * d < WORTH_THREADS:
-            size = n
-        return [slice(start, min(start + size, n)) for start in range(0, max(n, 1), max(size, 1))]
+        n, d = max(1, self.n_rows), max(1, self.X.shape[1])
+        largest = self.block_rows or (n if n * d < WORTH_THREADS else max(FEWEST_ROWS, CACHED_NUMBERS // d))
+        ends = np.linspace(0, n, -(-n // largest) + 1).astype(int).tolist()  # blocks of almost the same size
+        return [slice(start, end) for start, end in pairwise(ends)]
 
     def _threads(self) -> int:
         return self.threads or default_threads()
+
+
+def by_columns(rows: MemoryRows) -> MemoryRows:
+    """The same rows with columns contiguous, where a copy of the table is affordable."""
+    if isinstance(rows.X, csr_array) or rows.X.size > COPIED_NUMBERS:
+        return rows
+    return replace(rows, X=np.asfortranarray(rows.X, dtype=np.float64))

@@ -16,7 +16,7 @@ from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls, laplace, sampled_start, stochastic_gradient
 from credibly.inference.objective import AnyLikelihood, Objective, Raw, row_slopes
 from credibly.inference.posterior import Gaussian, InferenceResult
-from credibly.model.priors import Normal, WeightShape
+from credibly.model.priors import Moments, Normal, WeightShape
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import block_diagonal
 from credibly.numerics.newton import Status
@@ -53,6 +53,7 @@ class Learnt(NamedTuple):
     prior: Gaussian | None  # in the frame
     contrast: Array
     status: Status
+    resolved: Normal | None = None  # the prior in data units
     prior_scale: Array | None = None  # on standardised columns, where learnt
 
 
@@ -62,7 +63,9 @@ def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     if choice is None:
         return _without_prior(problem, search)
     if isinstance(choice, Normal):
-        return learn_from(problem, explicit_prior(choice, problem), np.eye(problem.shape.n_outputs), search)
+        moments = choice.moments(problem.shape)
+        learnt = learn_from(problem, explicit_prior(moments, problem), np.eye(problem.shape.n_outputs), search)
+        return learnt._replace(resolved=Normal(mean=moments.mean, cov=moments.cov))
     return _with_learnt_scales(problem, choice, search)
 
 
@@ -90,9 +93,8 @@ def learn_from(problem: Problem, prior: Gaussian | None, contrast: Array, search
     return Learnt(result, prior, contrast, result.solution.status)
 
 
-def explicit_prior(choice: Normal, problem: Problem) -> Gaussian:
+def explicit_prior(moments: Moments, problem: Problem) -> Gaussian:
     """A prior in data units as a Gaussian in the frame."""
-    moments = choice.moments(problem.shape)
     per_class = moments.mean.reshape(problem.shape.n_outputs, -1)
     # Rows of `axes` are the frame's unit vectors in data units, so that precision_u = (axes' whitener)ᵀ(…).
     size = problem.shape.per_output
@@ -111,12 +113,13 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
     best = maximise_evidence(objective_of(problem, None, contrast), priors, search.controls)
     prior = priors.prior(best.theta)
     scale = np.exp(best.theta)
+    resolved = standardised_prior(problem.columns, problem.shape, scale)
     if search.seed is not None:
-        return learn_from(problem, prior, contrast, search)._replace(prior_scale=scale)
+        return learn_from(problem, prior, contrast, search)._replace(resolved=resolved, prior_scale=scale)
     status = best.result.solution.status
     if status is Status.CONVERGED and best.at_bound:
         status = Status.SCALE_AT_BOUND
-    return Learnt(best.result, prior, contrast, status, scale)
+    return Learnt(best.result, prior, contrast, status, resolved, scale)
 
 
 def standardised_prior(columns: Columns, shape: WeightShape, scale: Array) -> Normal:

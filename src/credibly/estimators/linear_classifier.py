@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.columns import describe
-from credibly.data.source import MemoryRows
+from credibly.data.source import MemoryRows, by_columns
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
 from credibly.estimators.learning import (
@@ -21,7 +21,6 @@ from credibly.estimators.learning import (
     check_prior,
     learn,
     learn_from,
-    standardised_prior,
 )
 from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.estimators.summary import Summary, weight_columns
@@ -157,44 +156,31 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         return Search(Controls(self.tol, self.max_iter, report), seed)
 
     def _first_fit(self, table: Table) -> None:
-        names = feature_names(self)
-        rows = table.rows(self.n_jobs)
-        columns = describe(rows)
+        likelihood, names = self._likelihood_for(len(table.classes)), feature_names(self)
+        rows = table.rows(likelihood, self.n_jobs)
+        ordered = by_columns(rows)
+        columns = describe(ordered)
         check_columns(columns, table.X, names)
         frame = Frame.of(columns, intercept=self.fit_intercept, sparse=is_sparse(table.X))
-        likelihood = self._likelihood_for(len(table.classes))
         n_outputs = likelihood.n_classes if isinstance(likelihood, Categorical) else 1
         shape = WeightShape(table.X.shape[1], n_outputs, self.fit_intercept)
-        rows = self._coded(rows, likelihood)
-        problem = Problem(likelihood, rows.through(frame.design), rows, frame, columns, shape, names)
+        problem = Problem(likelihood, ordered.through(frame.design), rows, frame, columns, shape, names)
         learnt = learn(problem, self.prior, self._search())
-        self.classes_ = table.classes
-        self._likelihood, self._shape = likelihood, shape
-        self._first_prior, self._n_rows, self._columns = learnt.prior, 0, columns
+        self.classes_, self.prior_ = table.classes, learnt.resolved
+        self._likelihood, self._shape, self._columns = likelihood, shape, columns
+        self._first_prior, self._n_rows = learnt.prior, 0
         self._log_evidence, self.log_likelihood_ = 0.0, 0.0
         if learnt.prior_scale is not None:
             self.prior_scale_ = float(learnt.prior_scale[0]) if self.prior == "empirical" else learnt.prior_scale
-            self.prior_: Normal | None = standardised_prior(columns, shape, learnt.prior_scale)
-        else:
-            self.prior_ = self.prior if self.prior is None else self._resolved(self.prior)  # type: ignore[arg-type]
         self._keep(learnt, frame, table)
 
-    def _resolved(self, prior: Normal) -> Normal:
-        moments = prior.moments(self._shape)
-        return Normal(mean=moments.mean, cov=moments.cov)
-
-    @staticmethod
-    def _coded(rows: MemoryRows, likelihood: AnyLikelihood) -> MemoryRows:
-        """Codes as the likelihood reads them: numbers 0, 1, or indices of classes."""
-        kind = np.intp if isinstance(likelihood, Categorical) else np.float64
-        return MemoryRows(rows.X, rows.y.astype(kind), rows.weight, rows.threads)
-
     def _update(self, table: Table) -> None:
-        check_columns(describe(table.rows(self.n_jobs)), table.X, feature_names(self))
-        frame = self.posterior_.frame
-        rows, shape = self._coded(table.rows(self.n_jobs), self._likelihood), self._shape
-        names = feature_names(self)
-        problem = Problem(self._likelihood, rows.through(frame.design), rows, frame, self._columns, shape, names)
+        frame, names = self.posterior_.frame, feature_names(self)
+        rows = table.rows(self._likelihood, self.n_jobs)
+        ordered = by_columns(rows)
+        check_columns(describe(ordered), table.X, names)
+        design = ordered.through(frame.design)
+        problem = Problem(self._likelihood, design, rows, frame, self._columns, self._shape, names)
         learnt = learn_from(problem, self.posterior_.gaussian, self.posterior_.contrast, self._search())
         self._keep(learnt, frame, table)
 

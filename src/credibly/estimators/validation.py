@@ -18,6 +18,8 @@ from sklearn.utils.validation import (
 from credibly.data.columns import Columns
 from credibly.data.source import MemoryRows
 from credibly.errors import InputError, NewClassError
+from credibly.inference.objective import AnyLikelihood
+from credibly.model.likelihoods import Categorical
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix
 
@@ -38,9 +40,9 @@ class Table(NamedTuple):
     classes: AnyArray
     weight: Array | None
 
-    def rows(self, n_jobs: int | None) -> MemoryRows:
-        """The table as rows to learn from."""
-        y = self.codes.astype(float) if len(self.classes) == 2 else self.codes
+    def rows(self, likelihood: AnyLikelihood, n_jobs: int | None) -> MemoryRows:
+        """Rows to learn from, with codes as the likelihood reads them: numbers 0 and 1, or indices of classes."""
+        y = self.codes if isinstance(likelihood, Categorical) else self.codes.astype(float)
         return MemoryRows(self.X, y, self.weight, threads=n_threads(n_jobs))
 
 
