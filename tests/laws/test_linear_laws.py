@@ -16,7 +16,7 @@ from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood, Slopes
-from credibly.numerics import averages
+from credibly.numerics import averages, fused
 from credibly.numerics.linalg import PSD
 
 LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
@@ -180,11 +180,26 @@ def test_the_order_of_rows_does_not_matter(model, prior):
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 3])
-def test_the_number_of_threads_changes_nothing_at_all(n_jobs):
-    X, y = rows_of(n=30_000, d=3)  # large enough to be cut
+@pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "compiled"])
+def test_the_number_of_threads_changes_nothing_at_all(n_jobs, compiled, monkeypatch):
+    monkeypatch.setattr(fused, "pays", lambda numbers: compiled)
+    X, y = rows_of(n=60_000, d=3)  # large enough to be cut
     plain, threaded = (LOGIT(prior=Normal(), n_jobs=jobs).fit(X, y) for jobs in (1, n_jobs))
     assert threaded.log_evidence_ == plain.log_evidence_
     assert_array_equal(threaded.posterior_.mean, plain.posterior_.mean)
+
+
+@PRIORS
+def test_the_compiled_kernel_and_numpy_find_the_same_posterior(prior, monkeypatch):
+    X, y = rows_of(n=3000)
+    found = []
+    for compiled in (False, True):
+        monkeypatch.setattr(fused, "pays", lambda numbers, answer=compiled: answer)
+        found.append(LOGIT(prior=prior).fit(X, y))
+    plain, quick = found
+    assert_allclose(quick.log_evidence_, plain.log_evidence_, rtol=1e-12)
+    assert_allclose(quick.posterior_.cov, plain.posterior_.cov, rtol=1e-8, atol=1e-12)
+    assert_allclose(quick.predict_log_proba(X), plain.predict_log_proba(X), rtol=1e-8)
 
 
 @MODELS

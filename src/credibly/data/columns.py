@@ -7,6 +7,7 @@ from scipy.sparse import csr_array
 
 from credibly.data.source import Block, Rows
 from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.linalg import scratch
 
 
 class Columns(NamedTuple):
@@ -68,11 +69,13 @@ def _describe_block(block: Block) -> Columns:
         return Columns(
             total, mean, _sparse_scatter(X, mean, weight), _sparse_extreme(X, "min"), _sparse_extreme(X, "max")
         )
-    table = np.ascontiguousarray(X.T)  # columns contiguous: the reductions run down them
+    table = scratch(X.shape[1], X.shape[0])  # a copy with contiguous columns: four reductions run down them
+    np.copyto(table, X.T)
     mean = table @ weight / total
-    deviation = table - mean[:, None]
-    deviation *= deviation
-    return Columns(total, mean, deviation @ weight, table.min(axis=1), table.max(axis=1))
+    low, high = table.min(axis=1), table.max(axis=1)
+    table -= mean[:, None]
+    table *= table
+    return Columns(total, mean, table @ weight, low, high)
 
 
 def _sparse_extreme(X: csr_array, how: str) -> Array:

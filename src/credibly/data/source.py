@@ -165,10 +165,3 @@ class MemoryRows:
 
     def _threads(self) -> int:
         return self.threads or default_threads()
-
-
-def by_columns(rows: MemoryRows) -> MemoryRows:
-    """The same rows with columns contiguous, where a copy of the table is affordable."""
-    if isinstance(rows.X, csr_array) or rows.X.size > COPIED_NUMBERS:
-        return rows
-    return replace(rows, X=np.asfortranarray(rows.X, dtype=np.float64))

@@ -78,7 +78,7 @@ def check_prior(choice: object) -> None:
 
 def objective_of(problem: Problem, prior: Gaussian | None, contrast: Array) -> Objective:
     """Minus the log posterior of a problem under one prior."""
-    return Objective(problem.likelihood, problem.rows, prior, contrast, Raw(problem.raw, problem.frame))
+    return Objective(problem.likelihood, problem.rows, prior, contrast, Raw.of(problem.raw, problem.frame))
 
 
 def learn_from(problem: Problem, prior: Gaussian | None, contrast: Array, search: Search) -> Learnt:

@@ -11,7 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.columns import describe
-from credibly.data.source import MemoryRows, by_columns
+from credibly.data.source import MemoryRows
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
 from credibly.estimators.learning import (
@@ -158,13 +158,12 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     def _first_fit(self, table: Table) -> None:
         likelihood, names = self._likelihood_for(len(table.classes)), feature_names(self)
         rows = table.rows(likelihood, self.n_jobs)
-        ordered = by_columns(rows)
-        columns = describe(ordered)
+        columns = describe(rows)
         check_columns(columns, table.X, names)
         frame = Frame.of(columns, intercept=self.fit_intercept, sparse=is_sparse(table.X))
         n_outputs = likelihood.n_classes if isinstance(likelihood, Categorical) else 1
         shape = WeightShape(table.X.shape[1], n_outputs, self.fit_intercept)
-        problem = Problem(likelihood, ordered.through(frame.design), rows, frame, columns, shape, names)
+        problem = Problem(likelihood, rows.through(frame.design), rows, frame, columns, shape, names)
         learnt = learn(problem, self.prior, self._search())
         self.classes_, self.prior_ = table.classes, learnt.resolved
         self._likelihood, self._shape, self._columns = likelihood, shape, columns
@@ -177,9 +176,8 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     def _update(self, table: Table) -> None:
         frame, names = self.posterior_.frame, feature_names(self)
         rows = table.rows(self._likelihood, self.n_jobs)
-        ordered = by_columns(rows)
-        check_columns(describe(ordered), table.X, names)
-        design = ordered.through(frame.design)
+        check_columns(describe(rows), table.X, names)
+        design = rows.through(frame.design)
         problem = Problem(self._likelihood, design, rows, frame, self._columns, self._shape, names)
         learnt = learn_from(problem, self.posterior_.gaussian, self.posterior_.contrast, self._search())
         self._keep(learnt, frame, table)

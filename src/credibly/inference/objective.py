@@ -10,7 +10,6 @@ f     scores ZWᵀ                                                      (n,) or 
 ====  ==============================================================  ==================
 """
 
-import sys
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, singledispatch
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from credibly.data.source import Block, MemoryRows, Rows, Sums, add
 from credibly.inference.frame import Frame
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
+from credibly.numerics import fused
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, weighted_gram
 from credibly.numerics.newton import Local
@@ -29,8 +29,6 @@ AnyLikelihood = Likelihood | Categorical
 
 MOST_FUSED_WEIGHTS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
 FUSED_BLOCK_ROWS = 16_384  # the kernel cuts these into tiles of its own
-WORTH_LOADING = 20_000_000  # numbers in a pass; the first time ever, compiling takes some ten seconds
-WORTH_CALLING = 20_000
 
 
 class Raw(NamedTuple):
@@ -38,6 +36,11 @@ class Raw(NamedTuple):
 
     rows: Rows
     frame: Frame
+
+    @classmethod
+    def of(cls, rows: Rows, frame: Frame) -> "Raw":
+        """Rows in blocks that suit the kernel."""
+        return cls(rows.in_blocks(FUSED_BLOCK_ROWS), frame)
 
 
 class RowSlopes(NamedTuple):
@@ -107,17 +110,13 @@ def _generic(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
 
 
 def _fused_logit(block: Block, frame: Frame, u: Array) -> Sums:
-    from credibly.numerics import fused
-
     return fused.logit_sums(block.X, block.y, block.weight, frame.center, frame.scale, u, intercept=frame.intercept)
 
 
 def compiled_pays(rows: Rows, n_weights: int) -> bool:
-    """Whether a pass is long enough for the compiled kernel: loading Numba costs half a second, once a process."""
-    numbers = rows.n_rows * n_weights
-    loaded = "numba" in sys.modules
+    """Whether the compiled kernel can walk these rows, and is worth it."""
     dense = isinstance(rows, MemoryRows) and not is_sparse(rows.X)
-    return dense and n_weights <= MOST_FUSED_WEIGHTS and numbers >= (WORTH_CALLING if loaded else WORTH_LOADING)
+    return dense and n_weights <= MOST_FUSED_WEIGHTS and fused.pays(rows.n_rows * n_weights)
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ class Objective:
         if self.raw is None:
             return replace(self, rows=self.rows.sample(rng, size))
         rows, frame = self.raw.rows.sample(rng, size), self.raw.frame
-        return replace(self, rows=rows.through(frame.design), raw=Raw(rows, frame))
+        return replace(self, rows=rows.through(frame.design), raw=Raw.of(rows, frame))
 
     def expand(self, x: Array) -> Local:
         """Value, gradient and Hessian at x: one pass over the rows."""
@@ -163,8 +162,7 @@ class Objective:
         """Log likelihood, its gradient and minus its Hessian, summed over rows."""
         raw = self.raw if isinstance(self.likelihood, BernoulliLogit) else None
         if raw is not None and compiled_pays(raw.rows, W.size):
-            rows = raw.rows.in_blocks(FUSED_BLOCK_ROWS)
-            return rows.sum(partial(_fused_logit, frame=raw.frame, u=W[0]), add)
+            return raw.rows.sum(partial(_fused_logit, frame=raw.frame, u=W[0]), add)
         return self.rows.sum(partial(_generic, likelihood=self.likelihood, W=W), add)
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:

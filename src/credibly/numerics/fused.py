@@ -6,6 +6,7 @@ NumPy does the same.
 """
 
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -13,6 +14,10 @@ import numpy as np
 from credibly.numerics.arrays import AnyArray, Array
 
 NO_WEIGHT = np.empty(0)
+
+WORTH_CALLING = 20_000  # numbers in a pass, once the kernels are loaded
+WORTH_LOADING = 5_000_000  # numbers walked by NumPy so far: loading compiled kernels costs as much as some 30 passes
+WORTH_COMPILING = 20_000_000  # numbers in one pass: compiling takes some ten seconds, once for an installation
 
 
 @cache
@@ -23,6 +28,33 @@ def available() -> bool:
     except ImportError:
         return False
     return True
+
+
+class _Ledger:
+    """What NumPy has walked over in this process, to judge when loading the kernels pays: renting against buying."""
+
+    def __init__(self) -> None:
+        self.walked = 0
+
+    def pays(self, numbers: int) -> bool:
+        if numbers < WORTH_CALLING:
+            return False
+        if _kernels.cache_info().currsize == 0:
+            self.walked += numbers
+            if numbers < WORTH_COMPILING and (self.walked < WORTH_LOADING or not compiled_before()):
+                return False
+        return available()
+
+
+@cache
+def compiled_before() -> bool:
+    """Whether an earlier process has left compiled kernels beside the sources, newer than those."""
+    source = Path(__file__).with_name("_fused_kernels.py")
+    left = source.parent.glob("__pycache__/_fused_kernels.sums-*.nbi")
+    return any(index.stat().st_mtime >= source.stat().st_mtime for index in left)
+
+
+pays = _Ledger().pays
 
 
 def logit_sums(  # noqa: PLR0913 - a block and a frame

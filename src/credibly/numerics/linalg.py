@@ -11,6 +11,7 @@ Z     rows                                        (n, d)
 Nobody else in the package calls a Cholesky routine or forms an inverse.
 """
 
+import threading
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeAlias
@@ -21,6 +22,8 @@ from scipy.sparse import csr_array, sparray, spmatrix
 
 from credibly.errors import NotPositiveDefinite
 from credibly.numerics.arrays import Array
+
+LARGEST_SCRATCH = 1_000_000  # numbers kept by a thread
 
 DesignMatrix: TypeAlias = Array | csr_array
 
@@ -75,7 +78,7 @@ class PSD:
         """A itself."""
         return np.asarray(self.factor @ self.factor.T)
 
-    @property
+    @cached_property
     def logdet(self) -> float:
         """Log determinant of A."""
         return float(2 * np.log(np.diag(self.factor)).sum())
@@ -97,6 +100,24 @@ def is_sparse(Z: object) -> bool:
     return isinstance(Z, sparray | spmatrix)
 
 
+_THREAD = threading.local()
+
+
+def scratch(n_rows: int, n_columns: int) -> Array:
+    """An array with arbitrary contents, to be used up before the same thread asks again.
+
+    Half a megabyte fresh from the system for every block costs more in page faults than the work done in it, and
+    threads queue for them.
+    """
+    size = n_rows * n_columns
+    held = getattr(_THREAD, "held", None)
+    if held is None or held.size < size:
+        held = np.empty(size)
+        if size <= LARGEST_SCRATCH:
+            _THREAD.held = held
+    return np.asarray(held[:size].reshape(n_rows, n_columns))
+
+
 def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
     """Zᵀ diag(weight) Z for weights ≥ 0.
 
@@ -113,5 +134,5 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
     if isinstance(Z, csr_array):
         scaled = csr_array((Z.data * np.repeat(np.sqrt(weight), np.diff(Z.indptr)), Z.indices, Z.indptr), Z.shape)
         return np.asarray((scaled.T @ scaled).toarray())
-    rooted = Z.T * np.sqrt(weight)
+    rooted = np.multiply(Z.T, np.sqrt(weight), out=scratch(Z.shape[1], Z.shape[0]))
     return np.asarray(rooted @ rooted.T)
