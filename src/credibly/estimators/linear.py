@@ -107,17 +107,19 @@ class BayesianLogisticRegression(LinearClassifier):
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
-        self.prior = prior
-        self.fit_intercept = fit_intercept
-        self.inference = inference
-        self.solver = solver
+        super().__init__(
+            prior=prior,
+            fit_intercept=fit_intercept,
+            inference=inference,
+            solver=solver,
+            label_noise=label_noise,
+            tol=tol,
+            max_iter=max_iter,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.multi_class = multi_class
-        self.label_noise = label_noise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _likelihood_for(self, n_classes: int) -> AnyLikelihood:
         always_softmax = only(self.multi_class, {"auto": False, "softmax": True}, "multi_class")
@@ -150,31 +152,6 @@ class BayesianProbitRegression(LinearClassifier):
     """
 
     _multi_class = False
-
-    def __init__(
-        self,
-        *,
-        prior: Normal | str | None = "empirical",
-        fit_intercept: bool = True,
-        inference: str = "laplace",
-        solver: str = "newton",
-        label_noise: float = 0.0,
-        tol: float = 1e-20,
-        max_iter: int = 100,
-        n_jobs: int | None = None,
-        random_state: Any = None,
-        verbose: bool = False,
-    ) -> None:
-        self.prior = prior
-        self.fit_intercept = fit_intercept
-        self.inference = inference
-        self.solver = solver
-        self.label_noise = label_noise
-        self.tol = tol
-        self.max_iter = max_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _likelihood_for(self, n_classes: int) -> AnyLikelihood:
         if n_classes > 2:

@@ -63,16 +63,31 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     """What the linear classifiers share: everything but the likelihood."""
 
     _multi_class: ClassVar[bool]
-    prior: Normal | str | None
-    fit_intercept: bool
-    inference: str
-    solver: str
-    label_noise: float
-    tol: float
-    max_iter: int
-    n_jobs: int | None
-    random_state: Any
-    verbose: bool
+
+    def __init__(
+        self,
+        *,
+        prior: Normal | str | None = "empirical",
+        fit_intercept: bool = True,
+        inference: str = "laplace",
+        solver: str = "newton",
+        label_noise: float = 0.0,
+        tol: float = 1e-20,
+        max_iter: int = 100,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.prior = prior
+        self.fit_intercept = fit_intercept
+        self.inference = inference
+        self.solver = solver
+        self.label_noise = label_noise
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
 
     @abstractmethod
     def _likelihood_for(self, n_classes: int) -> AnyLikelihood:

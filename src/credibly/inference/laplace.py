@@ -47,7 +47,8 @@ def laplace(objective: Objective, start: Array, controls: Controls = Controls())
 
     References
     ----------
-    PRML eq. 4.137, 4.142–4.144 (the determinant is of an M×M matrix and M counts weights, not rows: MISSION E-38).
+    PRML eq. 4.137, 4.142–4.144 (the determinant is of an M×M matrix and M counts weights, not rows: misprint E-38
+    of docs/theory.md).
     """
     solution = newton(
         objective.expand,

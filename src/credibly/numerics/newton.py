@@ -87,7 +87,7 @@ def newton(
 ) -> Solution:
     """Minimise a convex function by Newton steps, halved until they help enough.
 
-    Undamped Newton can diverge on a convex function (MISSION E-5), so every step must deliver a share of the
+    Undamped Newton can diverge on a convex function (E-5 of docs/theory.md), so every step must deliver a share of the
     decrease its quadratic promises. The stopping rule δ² ≤ `tol` does not depend on the units of x. Once δ²
     is below what the objective's own rounding can show, a step that no longer lowers δ² has reached the floor of
     floating-point numbers and counts as converged too.

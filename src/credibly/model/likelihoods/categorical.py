@@ -29,7 +29,7 @@ class Categorical:
 
     References
     ----------
-    PRML eq. 4.104–4.110, with dy_k/da_j = y_k(δ_kj - y_j) and a positive Hessian (MISSION E-2, E-3).
+    PRML eq. 4.104–4.110, with dy_k/da_j = y_k(δ_kj - y_j) and a positive Hessian (E-2, E-3 of docs/theory.md).
 
     Examples
     --------
