@@ -32,6 +32,7 @@ PLATEAU_STEP = 0.1  # in θ: on the plateau the gradient grows by e^0.2 over it
 POLISHING_STEPS = 4
 TIDYING_ROUNDS = 4
 GRADIENT_GOAL = 1e-10
+REMEMBERED = 8  # evaluations: searches come back to their last points
 DIFFERENCE = 1e-5  # forward differences: relative error 1e-5, so every step gains five digits
 INTERCEPT_SCALE = 10.0  # of the intercept at the column means
 
@@ -144,13 +145,22 @@ class Maximum(NamedTuple):
 
 
 class _EvidenceSurface:
-    """Evidence and gradient at any θ, each fit warm-started from the last."""
+    """Evidence and gradient at any θ, each fit warm-started from the last; the latest are remembered."""
 
     def __init__(self, objective: Objective, priors: ScaledPriors, controls: Controls) -> None:
         self.objective, self.priors, self.controls = objective, priors, controls
         self.mode: Array | None = None
+        self.seen: dict[bytes, Evidence] = {}
 
     def __call__(self, theta: Array) -> Evidence:
+        key = theta.tobytes()
+        if key not in self.seen:
+            if len(self.seen) >= REMEMBERED:
+                del self.seen[next(iter(self.seen))]
+            self.seen[key] = self._evaluate(theta)
+        return self.seen[key]
+
+    def _evaluate(self, theta: Array) -> Evidence:
         prior = self.priors.prior(theta)
         objective = replace(self.objective, prior=prior)
         start = sampled_start(objective, prior.mean) if self.mode is None else self.mode
@@ -188,7 +198,7 @@ def _uphill_root(surface: _EvidenceSurface) -> Array:
     while True:
         low, high = high, float(np.clip(high + step, *LOG_BOUNDS))
         if slope(high) * here < 0:
-            return np.array([brentq(slope, low, high, xtol=1e-10, rtol=1e-12)])
+            return np.array([brentq(slope, low, high, xtol=1e-9)])
         if high in LOG_BOUNDS:
             return np.array([high])
 
