@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
@@ -32,41 +32,38 @@ def _blas_threads() -> int:
 
 
 class _SingleThreadedBlas:
-    """Holds BLAS at one thread while anybody is inside; counted, so that overlapping fits restore it rightly."""
+    """Holds BLAS at one thread, for the whole process, from when a thread enters until that same thread leaves.
+
+    Threads that enter meanwhile change nothing: were each to restore what it found, the last of overlapping fits would
+    leave BLAS at one thread for good. (After the first has left, the others run on, with BLAS's own threads.)
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside = 0
+        self._owner: int | None = None
         self._allowed = 1
-        self._limit: AbstractContextManager[object] | None = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        self._enter()
-        try:
+        with self._lock:
+            owning = self._owner is None
+            if owning:
+                self._owner, self._allowed = threading.get_ident(), _blas_threads()
+        if not owning:
             yield
+            return
+        try:
+            with _controller().limit(limits=1, user_api="blas"):
+                yield
         finally:
-            self._leave()
+            with self._lock:
+                self._owner = None
 
     @property
     def allowed(self) -> int:
         """How many threads BLAS may use outside."""
         with self._lock:
-            return self._allowed if self._inside else _blas_threads()
-
-    def _enter(self) -> None:
-        with self._lock:
-            self._inside += 1
-            if self._inside == 1:
-                self._allowed = _blas_threads()
-                self._limit = _controller().limit(limits=1, user_api="blas")
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            if self._inside == 0 and self._limit is not None:
-                self._limit.__exit__(None, None, None)
-                self._limit = None
+            return _blas_threads() if self._owner is None else self._allowed
 
 
 single_threaded_blas = _SingleThreadedBlas()

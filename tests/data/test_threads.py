@@ -1,0 +1,114 @@
+"""Threads, BLAS and processes: what is borrowed is given back, and nothing waits for ever."""
+
+import multiprocessing
+import threading
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from credibly import BayesianLogisticRegression, Normal
+from credibly.data.threads import default_threads, in_order, single_threaded_blas
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_blas_is_held_at_one_thread_inside_and_given_back_outside():
+    before = blas_threads()
+    with single_threaded_blas():
+        assert set(blas_threads()) == {1}
+        with single_threaded_blas():
+            assert set(blas_threads()) == {1}
+        assert set(blas_threads()) == {1}  # the inner one must not give back what the outer one holds
+    assert blas_threads() == before
+
+
+def test_overlapping_holders_on_two_threads_give_blas_back():
+    before, entered, leave = blas_threads(), threading.Event(), threading.Event()
+
+    def hold():
+        with single_threaded_blas():
+            entered.set()
+            leave.wait(10)
+
+    other = threading.Thread(target=hold)
+    with single_threaded_blas():
+        other.start()
+        assert entered.wait(10)
+        assert set(blas_threads()) == {1}
+    leave.set()
+    other.join()
+    assert blas_threads() == before
+    with single_threaded_blas():
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+
+
+def test_the_default_is_what_blas_may_use_even_while_it_is_held():
+    with threadpool_limits(limits=1, user_api="blas"):
+        assert default_threads() == 1
+    outside = default_threads()
+    with single_threaded_blas():
+        assert default_threads() == outside
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_come_in_order_whatever_the_threads(threads):
+    assert list(in_order(lambda i: i * i, range(50), threads)) == [i * i for i in range(50)]
+
+
+def test_after_an_error_the_pool_works_on():
+    def fail(i):
+        if i == 3:
+            raise ValueError("three")
+        return i
+
+    with pytest.raises(ValueError, match="three"):
+        list(in_order(fail, range(100), 2))
+    assert list(in_order(lambda i: i, range(10), 2)) == list(range(10))
+
+
+def large():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60_000, 5))
+    return X, (X[:, 0] + rng.logistic(size=60_000) > 0).astype(int)
+
+
+def coefficients(queue):
+    queue.put(BayesianLogisticRegression(prior=Normal(), n_jobs=2).fit(*large()).coef_)
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_process_can_fit_after_its_parent_has_used_threads(start):
+    here = BayesianLogisticRegression(prior=Normal(), n_jobs=2).fit(*large()).coef_
+    context = multiprocessing.get_context(start)
+    queue = context.Queue()
+    child = context.Process(target=coefficients, args=(queue,))
+    child.start()
+    there = queue.get(timeout=60)
+    child.join(60)
+    assert child.exitcode == 0
+    assert_allclose(there, here, rtol=1e-10)
+
+
+def test_fits_in_many_threads_at_once_agree():
+    X, y = large()
+    X, y = X[:20_000], y[:20_000]
+    alone = BayesianLogisticRegression(prior=Normal()).fit(X, y)
+    found = [None] * 6
+
+    def fit(i):
+        found[i] = BayesianLogisticRegression(prior=Normal(), n_jobs=2).fit(X, y).predict_proba(X[:100])
+
+    threads = [threading.Thread(target=fit, args=(i,)) for i in range(len(found))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for proba in found:
+        assert_allclose(proba, alone.predict_proba(X[:100]), rtol=1e-10)
+    assert_array_equal(np.shape(found), (6, 100, 2))
