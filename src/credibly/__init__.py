@@ -1,5 +1,8 @@
 """Classification with honest probabilities: every classifier is a posterior."""
 
+from importlib import import_module
+from typing import Any
+
 from credibly._version import __version__
 from credibly.diagnostics.separation import separation
 from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression
@@ -14,3 +17,10 @@ __all__ = [
     "__version__",
     "separation",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Submodules that hold public names are imported when they are first asked for."""
+    if name in {"averages", "basis", "diagnostics", "errors"}:
+        return import_module(f"credibly.{name}")
+    raise AttributeError(f"module 'credibly' has no attribute {name!r}")

@@ -44,7 +44,7 @@ class Separation:
         names = ", ".join(map(repr, self.columns)) or "the intercept alone"
         return (
             f"{self.kind} separation: a combination of {names} splits the classes "
-            f"({len(self.rows)} rows strictly on their side), so the likelihood has no finite maximum"
+            f"({len(self.rows)} rows strictly on their side), so the likelihood has no finite maximum."
         )
 
 

@@ -116,10 +116,7 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
     resolved = standardised_prior(problem.columns, problem.shape, scale)
     if search.seed is not None:
         return learn_from(problem, prior, contrast, search)._replace(resolved=resolved, prior_scale=scale)
-    status = best.result.solution.status
-    if status is Status.CONVERGED and best.at_bound:
-        status = Status.SCALE_AT_BOUND
-    return Learnt(best.result, prior, contrast, status, resolved, scale)
+    return Learnt(best.result, prior, contrast, best.status, resolved, scale)
 
 
 def standardised_prior(columns: Columns, shape: WeightShape, scale: Array) -> Normal:
@@ -194,9 +191,10 @@ def refuse_separated(problem: Problem) -> None:
     Z, y = problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
     found = separation(Z[:, : problem.shape.n_features], y, fit_intercept=problem.shape.intercept)
     if found:
-        names = ", ".join(repr(problem.names[int(j)]) for j in found.columns) or "the intercept"
+        names = [problem.names[int(j)] for j in found.columns]
+        how = "a threshold there" if len(names) == 1 else "a threshold on a combination of them"
         raise SeparationError(
-            f"The classes are separated ({found.kind}) by {names}: a threshold there predicts {len(found.rows)} of "
+            f"The classes are separated ({found.kind}) by {named(names)}: {how} predicts {len(found.rows)} of "
             f"{len(y)} rows without error, so the maximum-likelihood estimate is infinite. Use a prior: "
             'prior="empirical", or Normal(scale=2.5).'
         )

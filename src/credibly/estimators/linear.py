@@ -23,12 +23,14 @@ PARAMETERS = """Parameters
     solver : "newton" (default) or "sgd"
         How the mode is found. With "sgd" (averaged stochastic gradient, decreasing steps) `max_iter` counts sweeps,
         the Hessian is taken at the averaged iterate, and `status_` and `distance_to_mode_` say how far off it is.
+    multi_class : "auto" (default) or "softmax"
+        BayesianLogisticRegression only: "softmax" gives two classes a weight vector each, too.
     label_noise : float
         0.0: labels are taken at their word.
     tol : float
         Goal for the squared Newton decrement: the squared distance to the mode, in posterior standard deviations.
     max_iter : int
-        Most Newton steps (or sweeps).
+        Most Newton steps (or sweeps) in one fit; "empirical" and "ard" fit many times.
     n_jobs : int or None
         Threads for large tables; None uses as many as BLAS may.
     random_state : int, RandomState or None
@@ -42,10 +44,22 @@ PARAMETERS = """Parameters
     posterior_ : WeightPosterior
         ``mean, cov, std, logpdf, sample, project, interval`` of the weights in data units: slopes first, intercept
         last, class by class.
-    coef_, intercept_ : arrays of scikit-learn's shapes
-        The posterior mode.
-    log_evidence_, log_likelihood_, occam_factor_ : float
-    bic_, aic_, effective_parameters_ : float
+    coef_ : (1, d) or (K, d) array
+        Slopes at the posterior mode; over K classes they sum to zero.
+    intercept_ : (1,) or (K,) array
+        Intercepts at the posterior mode.
+    log_evidence_ : float
+        log p(y | X), the weights integrated out.
+    log_likelihood_ : float
+        At the mode.
+    occam_factor_ : float
+        log_evidence_ - log_likelihood_.
+    effective_parameters_ : float
+        How many weights the data determined.
+    bic_ : float
+        -2 log_likelihood_ + m ln n.
+    aic_ : float
+        -2 log_likelihood_ + 2 m.
     prior_ : Normal or None
         The prior used, in data units.
     prior_scale_ : float or (d,) array

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.columns import describe
@@ -29,6 +28,7 @@ from credibly.estimators.validation import (
     all_or_nothing,
     check_columns,
     feature_names,
+    generator,
     n_threads,
     read_columns,
     read_training,
@@ -146,12 +146,20 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
             if not hasattr(self, "posterior_"):
                 self._first_fit(read_training(self, X, y, sample_weight, classes=classes))
             else:
+                if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+                    raise InputError(
+                        f"classes={np.asarray(classes).tolist()} differ from those of the first call, "
+                        f"{self.classes_.tolist()}; leave them out, or start again with fit."
+                    )
                 self._update(read_training(self, X, y, sample_weight, classes=self.classes_, reset=False))
         return self
 
     def _check_choices(self) -> None:
         check_prior(self.prior)
-        only(self.inference, {"laplace": None}, "inference")
+        only(self.inference, {"laplace": None}, "in this version, inference")
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise InputError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
+        n_threads(self.n_jobs)
         only(self.solver, {"newton": False, "sgd": True}, "solver")
         if self.label_noise != 0:
             raise InputError(f"label_noise other than 0.0 is not available in this version; got {self.label_noise!r}.")
@@ -167,7 +175,7 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     def _search(self) -> Search:
         report: Report = print_progress if self.verbose else silent
         stochastic = only(self.solver, {"newton": False, "sgd": True}, "solver")
-        seed = check_random_state(self.random_state).randint(2**31) if stochastic else None
+        seed = int(generator(self.random_state).integers(2**31)) if stochastic else None
         return Search(Controls(self.tol, self.max_iter, report), seed)
 
     def _first_fit(self, table: Table) -> None:
@@ -332,8 +340,8 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
     def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
         """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""
         rows = self._design(X)
-        seed = check_random_state(self.random_state if random_state is None else random_state).randint(2**31)
-        draws = self.posterior_.frame_draws(np.random.default_rng(seed), size)  # (size, K, D)
+        rng = generator(self.random_state if random_state is None else random_state)
+        draws = self.posterior_.frame_draws(rng, size)  # (size, K, D)
         f = rows.map(lambda part: np.asarray(part.X @ draws.reshape(-1, draws.shape[-1]).T))
         scores = np.moveaxis(f.reshape(len(f), size, -1), 0, 1)
         return self._predictive().proba(scores)

@@ -75,7 +75,10 @@ class Summary:
 
     def to_frame(self) -> "pd.DataFrame":
         """A pandas frame indexed by feature name (K classes: by class and feature name)."""
-        import pandas as pd
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("summary().to_frame() needs pandas: pip install 'credibly[data]'") from error
 
         if self.classes is None:
             index: pd.Index[Any] = pd.Index(self.names)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -70,13 +71,33 @@ def read_training(
     """Columns, codes and weights of a training table, or an error that says what to change."""
     refuse_missing_labels(y)
     X, y = _numbers(estimator, X, y, reset=reset)
-    if y.dtype.kind not in "biuUS":  # whole numbers and strings are labels by their type
-        check_classification_targets(y)
+    check_labels(y)
     known, codes = encode(y, classes)
     table, weight = canonical(X), read_weights(sample_weight, X)
+    if classes is None and weight is not None:
+        refuse_one_class(known[np.unique(codes[weight > 0])])
     if weight is not None and not weight.all():  # rows that do not count are not described, yet a NaN there spreads
         check_finite(table, feature_names(estimator))
     return Table(table, codes, known, weight)
+
+
+def check_labels(y: AnyArray) -> None:
+    """Refuse targets that are no labels."""
+    if y.dtype.kind in "biuUS":  # whole numbers and strings are labels by their type
+        return
+    try:
+        check_classification_targets(y)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"y cannot be used as class labels: {error}") from error
+
+
+def refuse_one_class(found: AnyArray) -> None:
+    """A classifier needs two classes among the rows that count."""
+    if len(found) < 2:
+        raise InputError(
+            f"y holds only one class, {found.tolist()[0]!r}; a classifier needs at least two classes. If others exist "
+            "but are absent from these rows, use partial_fit with classes=[...]."
+        )
 
 
 def read_columns(estimator: BaseEstimator, X: Any) -> DesignMatrix:
@@ -98,13 +119,13 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
 def _numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool) -> Any:
     """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
     refuse_text(X)
-    options = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
+    options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
     try:
         return validate_data(estimator, X, *y, reset=reset, **options)
     except ValueError as error:
-        if "could not convert string to float" not in str(error):
-            raise
-        raise InputError(f"X holds text where numbers are expected ({error}). {ENCODE}") from error
+        if "could not convert string to float" in str(error):
+            raise InputError(f"X holds text where numbers are expected ({error}). {ENCODE}") from error
+        raise InputError(str(error)) from error
 
 
 def canonical(X: Any) -> DesignMatrix:
@@ -122,11 +143,7 @@ def encode(y: AnyArray, classes: ArrayLike | None) -> tuple[AnyArray, Codes]:
     """Labels as codes 0 … K-1 into sorted classes; given classes, only those are allowed."""
     found, codes = _sorted_labels(y)
     if classes is None:
-        if len(found) < 2:
-            raise InputError(
-                f"y holds only one class, {found.tolist()[0]!r}; a classifier needs at least two classes. If others "
-                "exist but are absent from these rows, use partial_fit with classes=[...]."
-            )
+        refuse_one_class(found)
         return found, codes
     known = np.unique(column_or_1d(classes))
     new = [label for label in found.tolist() if label not in set(known.tolist())]
@@ -147,14 +164,20 @@ def _sorted_labels(y: AnyArray) -> tuple[AnyArray, Codes]:
             present = np.bincount(whole - low, minlength=high - low + 1) > 0
             labels = np.flatnonzero(present) + low
             return labels.astype(y.dtype), (np.cumsum(present) - 1)[whole - low]
-    return np.unique(y, return_inverse=True)
+    try:
+        return np.unique(y, return_inverse=True)
+    except TypeError as error:
+        raise InputError(f"y mixes labels that cannot be put in order ({error}); use labels of one type.") from error
 
 
 def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | None:
     """Weights as float64, None for all ones."""
     if sample_weight is None:
         return None
-    weight = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+    try:
+        weight = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
+    except ValueError as error:
+        raise InputError(str(error)) from error
     if (weight < 0).any():
         raise InputError(
             f"sample_weight must not be negative; {int((weight < 0).sum())} of {len(weight)} are, the first in row "
@@ -224,20 +247,20 @@ def check_columns(columns: Columns, X: DesignMatrix, names: Sequence[str]) -> No
 
 def refuse_not_finite(X: DesignMatrix, names: Sequence[str]) -> None:
     """Raise with the names of the columns that hold NaN or infinity, if any does."""
-    values = X.tocoo() if isinstance(X, csr_array) else None
-    if values is not None:
-        bad: AnyArray = np.zeros(X.shape[1], dtype=bool)
-        bad[values.col[~np.isfinite(values.data)]] = True
-        has_nan = bool(np.isnan(values.data).any())
-    else:
-        bad = np.asarray(~np.isfinite(X).all(axis=0))
-        has_nan = bool(np.isnan(X).any())
-    if bad.any():
-        what = "NaN" if has_nan else "infinity (inf)"
+    found = []
+    for what, is_bad in (("NaN", np.isnan), ("infinity (inf)", np.isinf)):
+        if isinstance(X, csr_array):
+            bad: AnyArray = np.zeros(X.shape[1], dtype=bool)
+            bad[X.indices[is_bad(X.data)]] = True
+        else:
+            bad = np.asarray(is_bad(X).any(axis=0))
+        if bad.any():
+            found.append(f"{what} in column {named(np.asarray(names)[bad])}")
+    if found:
         raise InputError(
-            f"X contains {what} in column {named(np.asarray(names)[bad])}. Linear models need finite numbers: drop or "
-            "impute those cells. (Generative models such as NaiveBayes and LinearDiscriminant take missing cells as "
-            "they are.)"
+            f"X contains {' and '.join(found)}. Linear models need finite numbers: drop or impute those cells. "
+            "(Generative models, NaiveBayes and LinearDiscriminant, not in this version yet, take missing cells "
+            "as they are.)"
         )
 
 
@@ -254,10 +277,17 @@ def named(names: Sequence[Any] | AnyArray) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def n_threads(n_jobs: int | None) -> int | None:
+def n_threads(n_jobs: Any) -> int | None:
     """scikit-learn's n_jobs as a number of threads; None lets BLAS's allowance decide."""
     if n_jobs is None or n_jobs == -1:
         return None
-    if n_jobs < 1:
-        raise InputError(f"n_jobs must be None, -1 or at least 1; got {n_jobs}.")
-    return n_jobs
+    if not isinstance(n_jobs, int | np.integer) or n_jobs < 1:
+        raise InputError(f"n_jobs must be None, -1 or at least 1; got {n_jobs!r}.")
+    return int(n_jobs)
+
+
+def generator(random_state: Any) -> np.random.Generator:
+    """scikit-learn's random_state, or a NumPy Generator, as a Generator."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(check_random_state(random_state).randint(2**31))

@@ -24,6 +24,7 @@ from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, block_diagonal
+from credibly.numerics.newton import Status
 
 LOG_BOUNDS = (float(np.log(1e-3)), float(np.log(1e3)))
 MOST_SETTLED = 30  # scales; each needs a fit of its own
@@ -136,12 +137,11 @@ def evidence_gradient(objective: Objective, priors: ScaledPriors, theta: Array, 
 
 
 class Maximum(NamedTuple):
-    """The scales of highest evidence and the fit there."""
+    """The scales of highest evidence, the fit there, and how the search went."""
 
     theta: Array
     result: InferenceResult
-    at_bound: bool
-    gradient: Array
+    status: Status
 
 
 class _EvidenceSurface:
@@ -150,6 +150,7 @@ class _EvidenceSurface:
     def __init__(self, objective: Objective, priors: ScaledPriors, controls: Controls) -> None:
         self.objective, self.priors, self.controls = objective, priors, controls
         self.mode: Array | None = None
+        self.status = Status.CONVERGED  # of the worst fit so far: a search led by one that stopped early is not done
         self.seen: dict[bytes, Evidence] = {}
 
     def __call__(self, theta: Array) -> Evidence:
@@ -166,6 +167,8 @@ class _EvidenceSurface:
         start = sampled_start(objective, prior.mean) if self.mode is None else self.mode
         result = laplace(objective, start, self.controls)
         self.mode = result.posterior.mean
+        if not result.solution.status.good:
+            self.status = result.solution.status
         gradient = evidence_gradient(objective, self.priors, theta, result.posterior)
         return Evidence(result, gradient)
 
@@ -180,8 +183,9 @@ def maximise_evidence(objective: Objective, priors: ScaledPriors, controls: Cont
     start = np.zeros(priors.n_scales)
     theta = _uphill_root(surface) if priors.n_scales == 1 else _settled(surface, _quasi_newton(surface, start))
     final = surface(theta)
-    at_bound = bool(np.isin(np.round(theta, 8), np.round(LOG_BOUNDS, 8)).any())
-    return Maximum(theta, final.result, at_bound, final.gradient)
+    at_bound = np.isin(np.round(theta, 8), np.round(LOG_BOUNDS, 8)).any()
+    status = Status.SCALE_AT_BOUND if surface.status.good and at_bound else surface.status
+    return Maximum(theta, final.result, status)
 
 
 def _uphill_root(surface: _EvidenceSurface) -> Array:

@@ -13,6 +13,8 @@ from credibly.errors import InputError, NotPositiveDefinite
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, block_diagonal
 
+DEFAULT_SCALE = 2.5
+
 
 class WeightShape(NamedTuple):
     """How many weights there are: K vectors of d slopes and perhaps an intercept."""
@@ -74,7 +76,7 @@ class Normal:
 
     def __init__(
         self,
-        scale: ArrayLike = 2.5,
+        scale: ArrayLike = DEFAULT_SCALE,
         intercept_scale: float = 10.0,
         *,
         mean: ArrayLike | None = None,
@@ -88,7 +90,7 @@ class Normal:
     def __repr__(self) -> str:
         if self.cov is not None or self.mean is not None:
             size = np.size(self.mean) if self.mean is not None else len(np.atleast_1d(np.asarray(self.cov)))
-            return f"Normal(mean and cov of {size} weights, intercept_scale={self.intercept_scale})"
+            return f"Normal(mean=…, cov=…, {size} weights)"
         scale = self.scale if np.ndim(self.scale) == 0 else np.asarray(self.scale).tolist()
         return f"Normal(scale={scale}, intercept_scale={self.intercept_scale})"
 
@@ -125,6 +127,8 @@ class Normal:
     def _full_cov(self, shape: WeightShape) -> Array:
         if self.cov is None:
             return block_diagonal(np.diag(self._scales(shape) ** 2), shape.n_outputs)
+        if np.ndim(self.scale) > 0 or self.scale != DEFAULT_SCALE:
+            raise InputError(f"Normal takes either scale or cov; got both (scale={self.scale!r}).")
         cov = np.atleast_2d(_finite(self.cov, "prior covariance"))
         _check_covariance(cov)
         if cov.shape == (shape.n_features, shape.n_features) and shape.intercept:

@@ -22,6 +22,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
+HESSIAN_CHANGE = 1e-9  # relative, over the last step: what a Hessian may lag behind the point it is returned for
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
 
 
@@ -104,7 +105,8 @@ def newton(
         Largest number of Newton steps.
     confirm : bool
         Whether the last point is expanded too. Without, a step is the last when the quadratic convergence seen so far
-        leaves no doubt (a tenfold margin) that it meets `tol`; the Hessian returned is then the one before it.
+        leaves no doubt (a tenfold margin) that it meets `tol` and moves the Hessian by less than 1e-9; the Hessian
+        returned is then the one before it.
     report : function of (step, value, squared decrement)
         Called at every point that is kept.
 
@@ -123,7 +125,7 @@ def newton(
         if decrement <= tol or _at_rounding_floor(here.value, decrement, last_decrement):
             return Solution(x, here, Status.CONVERGED, step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
-        if not confirm and 10 * expected <= tol:
+        if not confirm and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
             arrived = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
             return Solution(x + direction, arrived, Status.CONVERGED, step + 1, expected)
         if step == max_steps:
