@@ -39,6 +39,10 @@ class _SingleThreadedBlas:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Nobody is inside."""
         self._lock = threading.Lock()
         self._owner: int | None = None
         self._allowed = 1
@@ -80,8 +84,14 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="credibly")
 
 
-if hasattr(os, "register_at_fork"):  # a forked child has the pool but not its threads
-    os.register_at_fork(after_in_child=_pool.cache_clear)
+def _start_anew() -> None:
+    """A forked child has the pool but not its threads, and perhaps a lock that a thread of its parent held."""
+    _pool.cache_clear()
+    single_threaded_blas.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_anew)
 
 
 def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:

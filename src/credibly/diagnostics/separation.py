@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, hstack, issparse, vstack
 
-from credibly.errors import InputError
+from credibly.errors import CrediblyError, InputError
 from credibly.numerics.arrays import Array, Codes
 
+FOUND, INFEASIBLE = 0, 2  # of scipy.optimize.linprog
+ROUNDING = 1e-9  # of a gap, against the terms it is a sum of
 STRICT = 1e-7  # gaps below that, on columns scaled to one and a mean gap of one, are the solver's rounding
 
 
@@ -79,9 +81,8 @@ def separation(X: Any, y: ArrayLike, fit_intercept: bool = True) -> Separation:
 
 
 def _separate(table: Array, codes: Codes, n_classes: int, intercept: bool, names: Sequence[str]) -> Separation:
-    center = table.mean(axis=0) if intercept else np.zeros(table.shape[1])
-    scale = np.abs(table - center).max(axis=0)
-    scale[scale == 0] = 1.0
+    center = np.median(table, axis=0) if intercept else np.zeros(table.shape[1])
+    scale = _typical(np.abs(table - center))
     Z = (table - center) / scale
     Z = np.column_stack([Z, np.ones(len(Z))]) if intercept else Z
     gaps = _gap_matrix(Z, codes, n_classes)
@@ -98,6 +99,18 @@ def _separate(table: Array, codes: Codes, n_classes: int, intercept: bool, names
     involved = np.flatnonzero(np.abs(B[:, : table.shape[1]]).max(axis=0) > STRICT * np.abs(B).max())
     columns = [names[int(j)] for j in involved] if names else [int(j) for j in involved]
     return Separation(kind, columns, strict, _in_data_units(B, center, scale, intercept))
+
+
+def _typical(deviation: Array) -> Array:
+    """A spread that one outlying row does not set: the median deviation, or the mean where most are zero."""
+    scale = np.median(deviation, axis=0)
+    scale = np.where(scale > 0, scale, deviation.mean(axis=0))
+    return np.where(scale > 0, scale, 1.0)
+
+
+def _keeps_its_side(gaps: csr_array, B: Array) -> bool:
+    """Whether no gap is negative beyond rounding: the solver's own tolerance is far coarser than the data's digits."""
+    return bool((gaps @ B >= -ROUNDING * (abs(gaps) @ np.abs(B))).all())
 
 
 def _one_column(Z: Array, codes: Codes) -> Array | None:
@@ -153,7 +166,12 @@ def _sparsest(gaps: csr_array, least_gap: float, mean_gap: float | None = None) 
         A_eq=mean,
         b_eq=None if mean_gap is None else [mean_gap],
     )
-    return None if found.status != 0 or found.x is None else np.asarray(found.x[:size] - found.x[size:])
+    if found.status not in {FOUND, INFEASIBLE}:
+        raise CrediblyError(f"The linear programme that looks for separated classes failed: {found.message}")
+    if found.status == INFEASIBLE or found.x is None:
+        return None
+    B = np.asarray(found.x[:size] - found.x[size:])
+    return B if _keeps_its_side(gaps, B) else None
 
 
 def _in_data_units(B: Array, center: Array, scale: Array, intercept: bool) -> Array:

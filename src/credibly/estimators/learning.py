@@ -14,16 +14,19 @@ from credibly.estimators.validation import named
 from credibly.inference.evidence import INTERCEPT_SCALE, ScaledPriors, maximise_evidence
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls, laplace, sampled_start, stochastic_gradient
-from credibly.inference.objective import AnyLikelihood, Objective, Raw, row_slopes
+from credibly.inference.objective import AnyLikelihood, Objective, Raw
 from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.model.likelihoods import Categorical
 from credibly.model.priors import Moments, Normal, WeightShape
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import block_diagonal
 from credibly.numerics.newton import Status
+from credibly.predictive import predictive_of
 
 PRIOR_CHOICES = '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0) or None'
 PriorChoice = Normal | str | None
-NEARLY_CERTAIN = 1e-5  # a row fitted so closely makes it worth asking whether the fit would go on for ever
+UNLIKELY, NEARLY_IMPOSSIBLE = 1e-2, 1e-5  # fitted probabilities that raise the suspicion of separated classes
+SMALL_PROGRAMME = 500_000  # numbers in a table for which a linear programme takes a second at most
 SINGULAR = 1e-13  # of the largest eigenvalue: rounding of a Gram matrix
 
 
@@ -64,7 +67,14 @@ def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
         return _without_prior(problem, search)
     if isinstance(choice, Normal):
         moments = choice.moments(problem.shape)
-        learnt = learn_from(problem, explicit_prior(moments, problem), np.eye(problem.shape.n_outputs), search)
+        try:
+            learnt = learn_from(problem, explicit_prior(moments, problem), np.eye(problem.shape.n_outputs), search)
+        except NotPositiveDefinite as error:
+            raise InputError(
+                f"This prior, in the units of the data, is numerically singular beside these columns ({error}) Some "
+                "column's mean is huge against its spread, or its unit against the prior's scale: centre and scale the "
+                'columns, or use prior="empirical", which does not depend on units.'
+            ) from error
         return learnt._replace(resolved=Normal(mean=moments.mean, cov=moments.cov))
     return _with_learnt_scales(problem, choice, search)
 
@@ -140,11 +150,21 @@ def _without_prior(problem: Problem, search: Search) -> Learnt:
             "The information matrix became singular on the way to the maximum-likelihood estimate: some combination of "
             "columns is hardly determined by these rows. Use a prior, e.g. Normal(scale=2.5)."
         ) from error
-    W = contrast @ learnt.result.posterior.mean.reshape(contrast.shape[1], -1)
-    log_prob = problem.rows.map(lambda rows: row_slopes(problem.likelihood, rows._replace(weight=None), W).log_prob)
-    if not learnt.status.good or log_prob.max() > -NEARLY_CERTAIN:
+    if not learnt.status.good or _suspiciously_certain(problem, learnt):
         refuse_separated(problem)
     return learnt
+
+
+def _suspiciously_certain(problem: Problem, learnt: Learnt) -> bool:
+    """Whether some class is nearly ruled out somewhere: the fit might go on for ever, and a programme must decide.
+
+    On a small table the programme is cheap, so less is enough to ask: weights or a loose tolerance can end a fit early.
+    """
+    W = learnt.contrast @ learnt.result.posterior.mean.reshape(learnt.contrast.shape[1], -1)
+    small = problem.rows.n_rows * problem.shape.per_output <= SMALL_PROGRAMME
+    predictive = predictive_of(problem.likelihood)
+    least = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)).min(axis=-1)).min()
+    return bool(least < (UNLIKELY if small else NEARLY_IMPOSSIBLE))
 
 
 def sum_to_zero(n_outputs: int) -> Array:
@@ -189,13 +209,22 @@ def refuse_separated(problem: Problem) -> None:
 
     counted = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight) > 0
     Z, y = problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
+    n_classes = problem.likelihood.n_classes if isinstance(problem.likelihood, Categorical) else 2
+    if len(np.unique(y)) < n_classes:
+        raise SeparationError(
+            f"Only {len(np.unique(y))} of {n_classes} classes have rows that count, so the maximum-likelihood estimate "
+            'is infinite. Use a prior: prior="empirical", or Normal(scale=2.5).'
+        )
     found = separation(Z[:, : problem.shape.n_features], y, fit_intercept=problem.shape.intercept)
     if found:
         names = [problem.names[int(j)] for j in found.columns]
         how = "a threshold there" if len(names) == 1 else "a threshold on a combination of them"
+        does = (
+            f"predicts {len(found.rows)} of {len(y)} rows without error" if len(found.rows) else "rules out some class"
+        )
         raise SeparationError(
-            f"The classes are separated ({found.kind}) by {named(names)}: {how} predicts {len(found.rows)} of "
-            f"{len(y)} rows without error, so the maximum-likelihood estimate is infinite. Use a prior: "
+            f"The classes are separated ({found.kind}) by {named(names)}: {how} {does}, so the maximum-likelihood "
+            f"estimate is infinite. Use a prior: "
             'prior="empirical", or Normal(scale=2.5).'
         )
 

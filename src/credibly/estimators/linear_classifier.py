@@ -37,12 +37,12 @@ from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls
 from credibly.inference.objective import AnyLikelihood
 from credibly.inference.posterior import Scores, WeightPosterior
-from credibly.model.likelihoods import Categorical, Likelihood
+from credibly.model.likelihoods import Categorical
 from credibly.model.priors import Normal, WeightShape
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import is_sparse
 from credibly.numerics.newton import Report, silent
-from credibly.predictive import BinaryPredictive, Predictive, SoftmaxPredictive
+from credibly.predictive import Predictive, predictive_of
 
 SOFTMAX_BLOCK_ROWS = 256
 
@@ -213,7 +213,7 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         self.distance_to_mode_ = float(np.sqrt(max(result.solution.decrement, 0.0)))
         self._log_evidence += result.log_evidence
         self.log_likelihood_ += result.log_likelihood
-        self._n_rows += len(table.codes)
+        self._n_rows += len(table.codes) if table.weight is None else int(np.count_nonzero(table.weight))
         W = self.posterior_.mean.reshape(shape.n_outputs, -1)
         if shape.n_outputs > 1:
             W = W - W.mean(axis=0)  # a constant added to all classes changes no probability
@@ -348,9 +348,7 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, BaseEstimator):
 
     def _predictive(self) -> Predictive:
         check_is_fitted(self)
-        if isinstance(self._likelihood, Likelihood):
-            return BinaryPredictive(self._likelihood)
-        return SoftmaxPredictive(self._likelihood)
+        return predictive_of(self._likelihood)
 
     def _design(self, X: ArrayLike) -> MemoryRows:
         check_is_fitted(self)

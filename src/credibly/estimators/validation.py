@@ -86,8 +86,11 @@ def check_labels(y: AnyArray) -> None:
     if y.dtype.kind in "biuUS":  # whole numbers and strings are labels by their type
         return
     try:
+        np.unique(y)
         check_classification_targets(y)
-    except (ValueError, TypeError) as error:
+    except TypeError as error:
+        raise InputError(f"y mixes labels that cannot be put in order ({error}); use labels of one type.") from error
+    except ValueError as error:
         raise InputError(f"y cannot be used as class labels: {error}") from error
 
 
@@ -164,10 +167,7 @@ def _sorted_labels(y: AnyArray) -> tuple[AnyArray, Codes]:
             present = np.bincount(whole - low, minlength=high - low + 1) > 0
             labels = np.flatnonzero(present) + low
             return labels.astype(y.dtype), (np.cumsum(present) - 1)[whole - low]
-    try:
-        return np.unique(y, return_inverse=True)
-    except TypeError as error:
-        raise InputError(f"y mixes labels that cannot be put in order ({error}); use labels of one type.") from error
+    return np.unique(y, return_inverse=True)
 
 
 def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | None:

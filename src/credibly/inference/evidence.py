@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.data.source import Block, Rows, add
-from credibly.inference.laplace import Controls, laplace, sampled_start
+from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
 from credibly.inference.objective import AnyLikelihood, Objective, score
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Categorical, Likelihood
@@ -174,30 +174,41 @@ class _EvidenceSurface:
 
 
 def maximise_evidence(objective: Objective, priors: ScaledPriors, controls: Controls = Controls()) -> Maximum:
-    """Find the prior scales of highest Laplace evidence within [1e-3, 1e3], starting from 1.
+    """Find the prior scales of highest Laplace evidence within [1e-3, 1e3].
 
-    One scale: the root of the exact gradient, bracketed by walking uphill. Several: L-BFGS-B. The fit returned is the
+    One scale: the root of the exact gradient, bracketed by walking uphill from the best of a coarse scan. Several:
+    L-BFGS-B from 1, which finds a maximum but not always the highest. The fit returned is the
     one at the scales returned: mode, curvature and evidence belong together.
     """
     surface = _EvidenceSurface(objective, priors, controls)
-    start = np.zeros(priors.n_scales)
-    theta = _uphill_root(surface) if priors.n_scales == 1 else _settled(surface, _quasi_newton(surface, start))
+    if priors.n_scales == 1:
+        theta = _uphill_root(surface, _best_of_scan(surface))
+    else:
+        theta = _settled(surface, _quasi_newton(surface, np.zeros(priors.n_scales)))
     final = surface(theta)
     at_bound = np.isin(np.round(theta, 8), np.round(LOG_BOUNDS, 8)).any()
     status = Status.SCALE_AT_BOUND if surface.status.good and at_bound else surface.status
     return Maximum(theta, final.result, status)
 
 
-def _uphill_root(surface: _EvidenceSurface) -> Array:
+def _best_of_scan(surface: _EvidenceSurface) -> float:
+    """The best of seven scales from 0.001 to 1000: the evidence may have several maxima. Many rows leave it one."""
+    if surface.objective.rows.n_rows >= MANY_ROWS:
+        return 0.0
+    scales = [0.0, *(float(sign * step * np.log(10)) for sign in (-1, 1) for step in (1, 2, 3))]
+    return max(scales, key=lambda theta: surface(np.array([theta])).result.log_evidence)
+
+
+def _uphill_root(surface: _EvidenceSurface, start: float) -> Array:
     from scipy.optimize import brentq
 
     def slope(theta: float) -> float:
         return float(surface(np.array([theta])).gradient[0])
 
-    low = high = 0.0
-    here = slope(0.0)
-    if here == 0.0:
-        return np.zeros(1)
+    low = high = float(np.clip(start, *LOG_BOUNDS))
+    here = slope(high)
+    if abs(here) <= GRADIENT_GOAL:
+        return np.array([high])
     step = np.copysign(1.0, here)
     while True:
         low, high = high, float(np.clip(high + step, *LOG_BOUNDS))
@@ -264,7 +275,8 @@ def _switched_off(surface: _EvidenceSurface, theta: Array) -> Array:
     for j in np.flatnonzero((theta < PLATEAU) & (theta > LOG_BOUNDS[0])):
         beside = theta.copy()
         beside[j] += PLATEAU_STEP
-        if surface(beside).gradient[j] / gradient[j] > 1 or gradient[j] < 0:
+        growing = surface(beside).gradient[j] * gradient[j] > gradient[j] ** 2
+        if growing or gradient[j] < 0:
             off[j] = LOG_BOUNDS[0]
     return off
 
@@ -283,7 +295,8 @@ def _polished(surface: _EvidenceSurface, theta: Array) -> Array:
         shifted = theta + DIFFERENCE * np.eye(len(theta))[free]
         jacobian = np.array([surface(point).gradient[free] - gradient[free] for point in shifted]) / DIFFERENCE
         proposal = theta.copy()
-        proposal[free] -= np.linalg.solve(jacobian.T, gradient[free])
+        # Least squares: a column that is constant, or there twice, leaves its scale undetermined.
+        proposal[free] -= np.linalg.lstsq(jacobian.T, gradient[free], rcond=1e-10)[0]
         proposal = np.clip(proposal, *LOG_BOUNDS)
         if np.linalg.norm(surface(proposal).gradient[free]) > np.linalg.norm(gradient[free]):
             break

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from credibly.errors import InputError
+from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.frame import Frame
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix
@@ -51,10 +51,14 @@ class Gaussian:
     def from_mapped_moments(cls, mean: Array, cov: Array, axes: Array, what: str) -> "Gaussian":
         """The distribution of u where w = axesᵀu has covariance `cov`; `mean` is that of u.
 
-        The precision of u is axes cov⁻¹ axesᵀ, formed as the square of a triangular solve.
+        The precision of u is GᵀG with G = L⁻¹axesᵀ, cov = LLᵀ. Its factor comes from G = QR: forming GᵀG would square
+        the condition number.
         """
         whitened = PSD.of(cov, f"the covariance of {what}").half_solve(np.asfortranarray(axes.T))
-        return cls(mean, PSD.of(whitened.T @ whitened, f"the precision of {what}"))
+        R = np.linalg.qr(whitened, mode="r")
+        if not (np.isfinite(R).all() and np.diag(R).all()):
+            raise NotPositiveDefinite(f"the precision of {what} is numerically singular.")
+        return cls(mean, PSD(np.asfortranarray((R * np.sign(np.diag(R))[:, None]).T)))
 
     def __repr__(self) -> str:
         return f"Gaussian(M={self.mean.size}, log|Λ|={self.precision.logdet:.4g})"

@@ -5,6 +5,7 @@ scored and summed in tiles that stay in cache. `available` says whether the comp
 NumPy does the same.
 """
 
+import logging
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -43,6 +44,10 @@ class _Ledger:
             self.walked += numbers
             if numbers < WORTH_COMPILING and (self.walked < WORTH_LOADING or not compiled_before()):
                 return False
+            if not compiled_before():
+                logging.getLogger("credibly").warning(
+                    "credibly compiles its kernels for large tables, once for this installation: some ten seconds"
+                )
         return available()
 
 

@@ -220,7 +220,7 @@ def mills_ratios(x: ArrayLike) -> MillsRatios:
 
 
 def _ladder_up(x: Array) -> Array:
-    first = 1.0 / (_SQRT_HALF_PI * erfcx(x / _SQRT_2)) - x
+    first = (1.0 / _SQRT_HALF_PI) / erfcx(x / _SQRT_2) - x  # the product in a denominator could overflow
     second = 1.0 / first - x
     return np.stack([first, second, 2.0 / second - x])
 

@@ -1,0 +1,173 @@
+"""Cases that once gave a wrong number or a wrong word, found by people who set out to break the models."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
+
+import credibly
+from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal, Status, separation
+from credibly.errors import ConvergenceWarning, InputError, SeparationError
+
+LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
+BOTH = pytest.mark.parametrize("model", [LOGIT, PROBIT])
+
+
+def rows_of(n, d=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return X, (rng.random(n) < expit(X.sum(axis=1))).astype(int)
+
+
+# --- separation without a prior -----------------------------------------------------------------------------
+
+
+def test_a_class_that_never_occurs_on_one_side_separates_although_no_row_is_certain():
+    X = np.repeat([[0.0], [1.0]], 6, axis=0)
+    y = [0, 1, 0, 1, 0, 1, 0, 1, 2, 0, 1, 2]  # class 2 never at x = 0
+    with pytest.raises(SeparationError, match="rules out some class"):
+        LOGIT(prior=None).fit(X, y)
+
+
+def test_a_class_without_rows_has_no_finite_estimate():
+    X, y = rows_of(60)
+    with pytest.raises(SeparationError, match="2 of 3 classes"):
+        LOGIT(prior=None).partial_fit(X, y, classes=[0, 1, 2])
+    y[:20] = 2
+    with pytest.raises(SeparationError, match="2 of 3 classes"):
+        LOGIT(prior=None).fit(X, y, sample_weight=(y != 2).astype(float))
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e9, 1e-12])
+@pytest.mark.parametrize("tol", [1e-20, 1e-2])
+def test_neither_weights_nor_a_loose_tolerance_hide_separation(weight, tol):
+    X, y = rows_of(200)
+    rare = np.isin(np.arange(200), np.flatnonzero(y)[:5]).astype(float)  # 1 only in rows of class 1
+    with pytest.raises(SeparationError, match="'x2'"):
+        LOGIT(prior=None, tol=tol).fit(np.column_stack([X, rare]), y, sample_weight=np.where(rare == 1, 1.0, weight))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_an_outlying_row_on_its_own_side_is_no_separation():
+    X, y = rows_of(200)
+    X, y = np.vstack([X, [1e10, 0]]), np.append(y, 1)
+    assert separation(X, y).kind == "none"
+    assert np.isfinite(LOGIT(prior=None).fit(X, y).coef_).all()
+
+
+def test_classes_that_overlap_by_a_hair_are_not_separated():
+    x = np.linspace(-2, 2, 40)
+    y = (x > 0).astype(int)
+    x[19], x[20] = 1e-8, -1e-8
+    assert separation(x[:, None], y).kind == "none"
+
+
+# --- units, offsets, many rows ------------------------------------------------------------------------------
+
+
+@BOTH
+@pytest.mark.parametrize("unit", [1e-8, 1e-3, 1e4, 1e8])
+def test_a_prior_in_other_units_is_the_same_prior(model, unit):
+    """Columns times u with scale s, and columns with scale s·u, are one model."""
+    X, y = rows_of(30)
+    scaled, plain = model(prior=Normal(scale=2.5)).fit(X * unit, y), model(prior=Normal(scale=2.5 * unit)).fit(X, y)
+    assert_allclose(scaled.log_evidence_, plain.log_evidence_, rtol=1e-9)
+    assert_allclose(scaled.predict_log_proba(X * unit), plain.predict_log_proba(X), rtol=1e-7)
+
+
+def test_a_prior_that_is_singular_beside_the_columns_is_refused_with_what_to_do():
+    X, y = rows_of(30)
+    with pytest.raises(InputError, match=r"numerically singular.*empirical"):
+        LOGIT(prior=Normal()).fit(X * 1e50, y)
+
+
+@pytest.mark.parametrize(("n", "d"), [(5000, 2), (60_000, 5)])
+def test_covariance_and_evidence_of_many_rows_are_those_of_the_mode(n, d):
+    X, y = rows_of(n, d)
+    model = LOGIT(prior=Normal()).fit(X, y)
+    design = np.column_stack([X, np.ones(n)])
+    p = expit(design @ model.posterior_.mean)
+    prior = np.append(np.full(d, 2.5**-2), 0.01)
+    precision = (design * (p * (1 - p))[:, None]).T @ design + np.diag(prior)
+    assert_allclose(model.posterior_.cov @ precision, np.eye(d + 1), atol=1e-8)
+    order = np.random.default_rng(1).permutation(n)
+    mixed = LOGIT(prior=Normal()).fit(X[order], y[order])
+    assert_allclose(mixed.log_evidence_, model.log_evidence_, rtol=1e-12)
+    assert_allclose(mixed.posterior_.std, model.posterior_.std, rtol=1e-9)
+
+
+# --- the search for scales ----------------------------------------------------------------------------------
+
+
+def test_the_empirical_scale_is_the_best_of_several_maxima():
+    rng = np.random.default_rng(19)
+    X = rng.normal(size=(50, 3)) + 10  # without an intercept a second maximum, lower by 1.3 nats, is at 0.4
+    y = rng.random(50) < expit(X[:, 0] - 10)
+    model = LOGIT(fit_intercept=False).fit(X, y)
+    for scale in np.geomspace(1e-3, 1e3, 25):
+        there = LOGIT(prior=Normal(scale=scale / X.std(axis=0)), fit_intercept=False).fit(X, y)
+        assert model.log_evidence_ >= there.log_evidence_ - 1e-9
+
+
+@BOTH
+def test_constant_and_repeated_columns_do_not_stop_the_search_for_scales(model):
+    X, y = rows_of(300, 6, seed=5)
+    for column in (np.zeros(300), X[:, 1]):
+        X[:, 4] = column
+        assert model(prior="ard").fit(X, y).status_.good
+
+
+@BOTH
+@pytest.mark.parametrize("prior", ["empirical", "ard"])
+def test_a_search_led_by_unfinished_fits_says_so(model, prior):
+    X, y = rows_of(60)
+    with pytest.warns(ConvergenceWarning, match="step limit"):
+        assert model(prior=prior, max_iter=1).fit(X, y).status_ is Status.STEP_LIMIT
+
+
+# --- words --------------------------------------------------------------------------------------------------
+
+
+def test_what_would_be_ignored_is_refused():
+    X, y = rows_of(40)
+    with pytest.raises(InputError, match="either scale or cov"):
+        LOGIT(prior=Normal(scale=100, cov=np.eye(2))).fit(X, y)
+    with pytest.raises(InputError, match="differ from those of the first call"):
+        LOGIT().fit(X, y).partial_fit(X, y, classes=[0, 1, 2])
+    with pytest.raises(InputError, match="only one class"):
+        LOGIT().fit(X, y, sample_weight=(y == 1).astype(float))
+    with pytest.raises(InputError, match="fit_intercept"):
+        LOGIT(fit_intercept="no").fit(X, y)
+    with pytest.raises(InputError, match="n_jobs"):
+        LOGIT(n_jobs="a").fit(X, y)
+    with pytest.raises(InputError, match="labels of one type"):
+        LOGIT().fit(X, np.array([1, "a"] * 20, dtype=object))
+
+
+def test_nan_and_infinity_are_named_apart():
+    X, y = rows_of(40, 3)
+    X[0, 0], X[1, 2] = np.nan, np.inf
+    with pytest.raises(InputError, match=r"NaN in column 'x0' and infinity \(inf\) in column 'x2'"):
+        LOGIT().fit(X, y)
+
+
+def test_rows_of_weight_zero_count_for_nothing():
+    X, y = rows_of(60)
+    weight = (np.arange(60) < 50).astype(float)
+    whole, part = LOGIT(prior=Normal()).fit(X, y, sample_weight=weight), LOGIT(prior=Normal()).fit(X[:50], y[:50])
+    assert_allclose([whole.bic_, whole.aic_], [part.bic_, part.aic_], rtol=1e-10)
+
+
+def test_draws_take_a_generator_as_well_as_a_seed():
+    X, y = rows_of(40)
+    model = LOGIT().fit(X, y)
+    one, two = (model.sample_proba(X, 3, random_state=np.random.default_rng(7)) for _ in range(2))
+    assert_array_equal(one, two)
+    assert_array_equal(model.sample_proba(X, 3, random_state=7), model.sample_proba(X, 3, random_state=7))
+
+
+def test_public_submodules_are_there_without_being_imported_by_name():
+    assert credibly.averages.sigmoid(0.0, 1.0) == 0.5
+    assert issubclass(credibly.errors.InputError, ValueError)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = credibly.nothing
