@@ -17,7 +17,7 @@ from credibly.numerics.arrays import AnyArray, Array
 NO_WEIGHT = np.empty(0)
 
 WORTH_CALLING = 20_000  # numbers in a pass, once the kernels are loaded
-WORTH_LOADING = 5_000_000  # numbers walked by NumPy so far: loading compiled kernels costs as much as some 30 passes
+WORTH_LOADING = 1_500_000  # numbers walked by NumPy so far: somebody is fitting tables that profit; loading takes 0.4 s
 WORTH_COMPILING = 20_000_000  # numbers in one pass: compiling takes some ten seconds, once for an installation
 
 
