@@ -31,8 +31,7 @@ class Status(Enum):
 
     CONVERGED = "Converged."
     SCALE_AT_BOUND = (
-        "Converged, with a prior scale at the bound of its range [0.001, 1000]: at the lower bound the columns "
-        "concerned carry no signal the evidence can see; at the upper bound the data do not limit them."
+        "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
     )
     STEP_LIMIT = (
         "The step limit was reached before the goal; raise max_iter, or loosen tol if the reported decrement is "
