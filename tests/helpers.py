@@ -4,7 +4,11 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
+from scipy.stats import norm
+
+from credibly.model.likelihoods import Likelihood, Slopes
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
@@ -27,3 +31,19 @@ def load_by_path(path: Path) -> ModuleType:
 def load_refload() -> ModuleType:
     """``shared/reference/refload.py``, for reference cases that are wanted while tests are collected."""
     return load_by_path(SHARED / "reference" / "refload.py")
+
+
+class UnitGaussian(Likelihood):
+    """y ~ N(f, 1): for this one Laplace is exact, and the evidence is known."""
+
+    def log_prob(self, y, f):
+        return norm.logpdf(y, f)
+
+    def slopes(self, y, f):
+        return Slopes(y - f, np.ones_like(f))
+
+    def third(self, y, f):
+        return np.zeros_like(f)
+
+    def mean(self, f):
+        return f

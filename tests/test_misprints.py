@@ -23,9 +23,10 @@ from credibly.errors import InputError, NoEvidenceError
 from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective, information, row_slopes
 from credibly.inference.posterior import Gaussian
-from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood, Slopes
+from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
 from credibly.numerics import averages
 from credibly.numerics.linalg import PSD
+from helpers import UnitGaussian
 
 LOG_2PI = np.log(2 * np.pi)
 
@@ -276,22 +277,6 @@ def test_e23_the_occam_factor_is_the_last_three_terms(fitted):
     two = len(w) / 2 * LOG_2PI + np.linalg.slogdet(cov)[1] / 2
     assert_allclose(model.occam_factor_, log_prior + two, rtol=1e-10)
     assert abs(model.occam_factor_ - two) > 1
-
-
-class UnitGaussian(Likelihood):
-    """y ~ N(f, 1), whose evidence is known."""
-
-    def log_prob(self, y, f):
-        return norm.logpdf(y, f)
-
-    def slopes(self, y, f):
-        return Slopes(y - f, np.ones_like(f))
-
-    def third(self, y, f):
-        return np.zeros_like(f)
-
-    def mean(self, f):
-        return f
 
 
 def test_e24_at_equal_fit_a_wider_posterior_raises_the_evidence():

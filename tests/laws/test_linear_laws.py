@@ -15,9 +15,10 @@ from credibly.inference.evidence import ScaledPriors, evidence_gradient
 from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
-from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood, Slopes
+from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
 from credibly.numerics import averages, fused
 from credibly.numerics.linalg import PSD
+from helpers import UnitGaussian
 
 LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
 FIVE_STANDARD_ERRORS = 5.0
@@ -45,22 +46,6 @@ def isotropic(size: int, precision: float) -> Gaussian:
 def fit(likelihood, source, prior):
     K = getattr(likelihood, "n_classes", 1)
     return laplace(Objective(likelihood, source, prior, np.eye(K)), prior.mean)
-
-
-class UnitGaussian(Likelihood):
-    """y ~ N(f, 1): for this one Laplace is exact."""
-
-    def log_prob(self, y, f):
-        return norm.logpdf(y, f)
-
-    def slopes(self, y, f):
-        return Slopes(y - f, np.ones_like(f))
-
-    def third(self, y, f):
-        return np.zeros_like(f)
-
-    def mean(self, f):
-        return f
 
 
 # --- exactness ----------------------------------------------------------------------------------------------
