@@ -1,5 +1,6 @@
 """Every bad input has a decided answer: an error that says what came and what to change, or a defined result."""
 
+import itertools
 import signal
 import threading
 
@@ -347,16 +348,26 @@ def test_an_interrupted_fit_leaves_the_model_as_it_was(call, monkeypatch):
     assert_array_equal(model.predict_proba(X), answer)
 
 
+@pytest.fixture
+def interruptible():
+    """Python's own answer to Ctrl-C, also where tests run in the background and a shell has switched it off."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypatch):
     """A real signal, sent by the thirtieth block of a fit that has many."""
     model = fitted(prior=Normal(), n_jobs=2)
-    before, walked, plain = state(model), [], objective._generic
+    before, plain = state(model), objective._generic
+    counter, walkers = itertools.count(1), set()
     rng = np.random.default_rng(0)
     many, labels = pd.DataFrame(rng.normal(size=(400_000, 3)), columns=NAMES), rng.integers(2, size=400_000)
 
     def block(*arguments, **options):
-        walked.append(threading.current_thread())
-        if len(walked) == 30:
+        walkers.add(threading.current_thread())
+        if next(counter) == 30:
             signal.raise_signal(signal.SIGINT)
         return plain(*arguments, **options)
 
@@ -364,6 +375,6 @@ def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypat
     monkeypatch.setattr(objective, "compiled_pays", lambda *sizes: False)
     with pytest.raises(KeyboardInterrupt):
         model.fit(many, labels)
-    assert any(thread is not threading.main_thread() for thread in walked)
+    assert walkers - {threading.main_thread()}
     assert state(model) == before
     assert fitted(prior=Normal()).status_ is Status.CONVERGED  # threads and BLAS are usable again
