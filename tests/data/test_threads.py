@@ -112,3 +112,20 @@ def test_fits_in_many_threads_at_once_agree():
     for proba in found:
         assert_allclose(proba, alone.predict_proba(X[:100]), rtol=1e-10)
     assert_array_equal(np.shape(found), (6, 100, 2))
+
+
+def enter(queue):
+    with single_threaded_blas():
+        queue.put(True)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_forked_while_another_thread_holds_the_lock_does_not_wait_for_it():
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=enter, args=(queue,))
+    with single_threaded_blas._lock:
+        child.start()
+    assert queue.get(timeout=30)
+    child.join(30)
+    assert child.exitcode == 0

@@ -171,3 +171,11 @@ def test_public_submodules_are_there_without_being_imported_by_name():
     assert issubclass(credibly.errors.InputError, ValueError)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = credibly.nothing
+
+
+def test_steep_probit_fits_pass_the_edge_of_the_number_range_without_a_warning():
+    """Scores near -37 made a product in a denominator overflow; warnings are errors here."""
+    Z = np.random.default_rng(0).normal(size=(20_000, 1))
+    y = np.random.default_rng(1).random(20_000) < expit(30 * Z[:, 0])
+    for prior in (Normal(), "empirical"):
+        assert PROBIT(prior=prior).fit(Z, y).status_.good
