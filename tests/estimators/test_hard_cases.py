@@ -8,6 +8,7 @@ from scipy.special import expit
 import credibly
 from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal, Status, separation
 from credibly.errors import ConvergenceWarning, InputError, SeparationError
+from credibly.inference import evidence
 
 LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
 BOTH = pytest.mark.parametrize("model", [LOGIT, PROBIT])
@@ -179,3 +180,12 @@ def test_steep_probit_fits_pass_the_edge_of_the_number_range_without_a_warning()
     y = np.random.default_rng(1).random(20_000) < expit(30 * Z[:, 0])
     for prior in (Normal(), "empirical"):
         assert PROBIT(prior=prior).fit(Z, y).status_.good
+
+
+def test_a_search_for_scales_that_stops_on_a_slope_says_so(monkeypatch):
+    """Whatever made it stop: an iteration limit, a failed line search."""
+    monkeypatch.setattr(evidence, "_quasi_newton", lambda surface, start: start)
+    monkeypatch.setattr(evidence, "_settled", lambda surface, theta: theta)
+    X, y = rows_of(200, 3)
+    with pytest.warns(ConvergenceWarning, match="evidence still rises"):
+        assert LOGIT(prior="ard").fit(X, y).status_ is Status.SCALES_NOT_FOUND

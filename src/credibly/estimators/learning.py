@@ -125,7 +125,9 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
     scale = np.exp(best.theta)
     resolved = standardised_prior(problem.columns, problem.shape, scale)
     if search.seed is not None:
-        return learn_from(problem, prior, contrast, search)._replace(resolved=resolved, prior_scale=scale)
+        walked = learn_from(problem, prior, contrast, search)
+        status = walked.status if best.status.good else best.status
+        return walked._replace(status=status, resolved=resolved, prior_scale=scale)
     return Learnt(best.result, prior, contrast, best.status, resolved, scale)
 
 

@@ -33,6 +33,8 @@ PLATEAU_STEP = 0.1  # in θ: on the plateau the gradient grows by e^0.2 over it
 POLISHING_STEPS = 4
 TIDYING_ROUNDS = 4
 GRADIENT_GOAL = 1e-10
+STEEP = 1e-3  # nats per unit of log scale: a thousandth of what a person would call a difference
+AT_BOUND = 1e-8
 REMEMBERED = 8  # evaluations: searches come back to their last points
 DIFFERENCE = 1e-5  # forward differences: relative error 1e-5, so every step gains five digits
 INTERCEPT_SCALE = 10.0  # of the intercept at the column means
@@ -177,8 +179,9 @@ def maximise_evidence(objective: Objective, priors: ScaledPriors, controls: Cont
     """Find the prior scales of highest Laplace evidence within [1e-3, 1e3].
 
     One scale: the root of the exact gradient, bracketed by walking uphill from the best of a coarse scan. Several:
-    L-BFGS-B from 1, which finds a maximum but not always the highest. The fit returned is the
-    one at the scales returned: mode, curvature and evidence belong together.
+    L-BFGS-B from 1, which finds a maximum but not always the highest. The fit returned is the one at the scales
+    returned: mode, curvature and evidence belong together. However a search ended, the gradient there decides what is
+    said of it.
     """
     surface = _EvidenceSurface(objective, priors, controls)
     if priors.n_scales == 1:
@@ -186,9 +189,17 @@ def maximise_evidence(objective: Objective, priors: ScaledPriors, controls: Cont
     else:
         theta = _settled(surface, _quasi_newton(surface, np.zeros(priors.n_scales)))
     final = surface(theta)
-    at_bound = np.isin(np.round(theta, 8), np.round(LOG_BOUNDS, 8)).any()
-    status = Status.SCALE_AT_BOUND if surface.status.good and at_bound else surface.status
+    status = _search_status(theta, final.gradient) if surface.status.good else surface.status
     return Maximum(theta, final.result, status)
+
+
+def _search_status(theta: Array, gradient: Array) -> Status:
+    """Whether the evidence is at a maximum: no slope left, but outwards at a bound."""
+    low, high = (np.abs(theta - bound) < AT_BOUND for bound in LOG_BOUNDS)
+    rising = np.where(low, gradient > STEEP, np.where(high, gradient < -STEEP, np.abs(gradient) > STEEP))
+    if rising.any():
+        return Status.SCALES_NOT_FOUND
+    return Status.SCALE_AT_BOUND if (low | high).any() else Status.CONVERGED
 
 
 def _best_of_scan(surface: _EvidenceSurface) -> float:

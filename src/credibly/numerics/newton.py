@@ -33,6 +33,9 @@ class Status(Enum):
     SCALE_AT_BOUND = (
         "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
     )
+    SCALES_NOT_FOUND = (
+        "The search for prior scales ended where the evidence still rises; use prior='empirical' or an explicit Normal."
+    )
     STEP_LIMIT = (
         "The step limit was reached before the goal; raise max_iter, or loosen tol if the reported decrement is "
         "small enough for you."
