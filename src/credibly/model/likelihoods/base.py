@@ -12,7 +12,8 @@ Everything is element-wise and broadcasts. There is no data, no solver and no nu
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -40,7 +41,12 @@ class Expansion(NamedTuple):
 
 
 class Likelihood(ABC):
-    """p(y | f) for one latent score f per row; every method is element-wise."""
+    """p(y | f) for one latent score f per row; every method is element-wise.
+
+    `information` and its slope are written for two labels; families of other targets override them.
+    """
+
+    log_concave: ClassVar[bool] = True  # whether log p(y | f) is concave in f for every y: then a mode is the mode
 
     @abstractmethod
     def log_prob(self, y: Array, f: Array) -> Array:
@@ -84,5 +90,31 @@ class Likelihood(ABC):
         """d/df of v · curvature(f): how a row's share of tr(A⁻¹H) moves with its score."""
         return -v * self.third(y, f)
 
+    def information(self, f: Array) -> Array:
+        r"""Fisher information about f: the curvature expected over y, which is never negative.
+
+        .. math:: I(f) = \textstyle\sum_y p(y \mid f) \, (d \log p(y \mid f) / df)^2
+        """
+        return sum_over_labels(lambda y: np.exp(self.log_prob(y, f)) * self.slopes(y, f).grad ** 2)
+
+    def information_slope(self, f: Array) -> Array:
+        r"""d/df of the Fisher information; asked for by the Jeffreys prior.
+
+        .. math:: I'(f) = \textstyle\sum_y p(y \mid f) \, g_y (g_y^2 - 2 c_y)
+
+        with the gradient g and the curvature c of log p(y | f).
+        """
+
+        def share(y: Array) -> Array:
+            grad, curvature = self.slopes(y, f)
+            return np.asarray(np.exp(self.log_prob(y, f)) * grad * (grad**2 - 2 * curvature))
+
+        return sum_over_labels(share)
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+def sum_over_labels(share: Callable[[Array], Array]) -> Array:
+    """A function of the label, summed over both labels."""
+    return np.asarray(share(np.array(0.0)) + share(np.array(1.0)))
