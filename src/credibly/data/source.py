@@ -26,11 +26,12 @@ WORTH_THREADS = 200_000  # numbers in a table: below that a pass is faster than 
 
 
 class Block(NamedTuple):
-    """Some rows: their columns, class codes (or targets) and weights."""
+    """Some rows: their columns, class codes (or targets), weights and offsets."""
 
     X: DesignMatrix  # (b, d)
     y: AnyArray  # (b,)
     weight: Array | None  # (b,), None for all ones
+    offset: Array | None = None  # (b,), added to the score of every row
 
 
 Result = TypeVar("Result")
@@ -81,6 +82,7 @@ class MemoryRows:
     X : (n, d) array or csr_array
     y : (n,) array
     weight : (n,) array or None
+    offset : (n,) array or None
     threads : int
     block_rows : int or None
         Rows in a block; None cuts blocks that fit the cache.
@@ -97,6 +99,7 @@ class MemoryRows:
     weight: Array | None = None
     threads: int | None = None
     block_rows: int | None = None
+    offset: Array | None = None
     changes: tuple[Change, ...] = field(default=())
 
     @property
@@ -132,7 +135,8 @@ class MemoryRows:
         """`size` rows drawn without replacement, in order, each standing for n / size of them."""
         chosen = np.sort(rng.choice(self.n_rows, size, replace=False, shuffle=False))
         weight = np.ones(size) if self.weight is None else self.weight[chosen]
-        return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight * (self.n_rows / size))
+        offset = None if self.offset is None else self.offset[chosen]
+        return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight * (self.n_rows / size), offset=offset)
 
     def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
         """All rows once, in random order, `size` at a time."""
@@ -142,7 +146,8 @@ class MemoryRows:
     def _block(self, cut: slice | Codes) -> Block:
         small = self.changes and (isinstance(self.X, csr_array) or self.X.size <= COPIED_NUMBERS)
         X = self._changed_table[cut] if small else self._changed(self.X[cut])
-        return Block(X, self.y[cut], None if self.weight is None else self.weight[cut])
+        weight, offset = (None if held is None else held[cut] for held in (self.weight, self.offset))
+        return Block(X, self.y[cut], weight, offset)
 
     @cached_property
     def _changed_table(self) -> DesignMatrix:

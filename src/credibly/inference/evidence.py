@@ -97,7 +97,8 @@ def curvature_slopes(likelihood: AnyLikelihood, rows: Block, posterior: Gaussian
 
 @curvature_slopes.register
 def _(likelihood: Likelihood, rows: Block, posterior: Gaussian) -> Array:
-    slopes = likelihood.curvature_slope(rows.y, *posterior.scores(rows.X))
+    f, v = posterior.scores(rows.X)
+    slopes = likelihood.curvature_slope(rows.y, f if rows.offset is None else f + rows.offset, v)
     return slopes if rows.weight is None else slopes * rows.weight
 
 

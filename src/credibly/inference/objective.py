@@ -12,13 +12,13 @@ f     scores ZWᵀ                                                      (n,) or 
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, singledispatch
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from credibly.data.source import Block, MemoryRows, Rows, Sums, add
+from credibly.errors import NotPositiveDefinite
 from credibly.inference.frame import Frame
-from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
 from credibly.numerics import fused
 from credibly.numerics.arrays import Array
@@ -26,6 +26,31 @@ from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, weighted_gram
 from credibly.numerics.newton import Local
 
 AnyLikelihood = Likelihood | Categorical
+
+
+class PriorDensity(Protocol):
+    """What a search asks of a prior over the free weights."""
+
+    @property
+    def mean(self) -> Array:
+        """Where searches start."""
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether `curvature` is positive definite everywhere."""
+
+    def logpdf(self, x: Array, /) -> Array:
+        """Log density at x."""
+
+    def pull(self, x: Array, /) -> Array:
+        """Gradient of minus the log density."""
+
+    def curvature(self, x: Array, /) -> Array:
+        """Hessian of minus the log density."""
+
+    def stand_in(self, x: Array, /) -> Array:
+        """A positive definite matrix to use where `curvature` is not."""
+
 
 MOST_FUSED_WEIGHTS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
 FUSED_BLOCK_ROWS = 16_384  # the kernel cuts these into tiles of its own
@@ -51,6 +76,12 @@ class RowSlopes(NamedTuple):
     curvature: Array  # (b,), or the K probabilities (b, K)
 
 
+def scores(rows: Block, W: Array) -> Array:
+    """The score of every row of a block for one weight vector."""
+    f = np.asarray(rows.X @ W[0])
+    return f if rows.offset is None else f + rows.offset
+
+
 @singledispatch
 def row_slopes(likelihood: AnyLikelihood, rows: Block, W: Array) -> RowSlopes:
     """The likelihood of a block of rows to second order."""
@@ -59,7 +90,7 @@ def row_slopes(likelihood: AnyLikelihood, rows: Block, W: Array) -> RowSlopes:
 
 @row_slopes.register
 def _(likelihood: Likelihood, rows: Block, W: Array) -> RowSlopes:
-    at = likelihood.expand(rows.y, rows.X @ W[0])
+    at = likelihood.expand(rows.y, scores(rows, W))
     if rows.weight is None:
         return RowSlopes(*at)
     return RowSlopes(at.log_prob * rows.weight, at.grad * rows.weight, at.curvature * rows.weight)
@@ -99,6 +130,23 @@ def _(likelihood: Categorical, rows: Block, slopes: RowSlopes) -> Array:
     return total.reshape(K * D, K * D)
 
 
+@singledispatch
+def expected_information(likelihood: AnyLikelihood, rows: Block, W: Array) -> Array:
+    """The Fisher information of a block in the flattened weights: the Hessian expected over labels."""
+    raise TypeError(f"no expected information is known for {likelihood!r}")
+
+
+@expected_information.register
+def _(likelihood: Likelihood, rows: Block, W: Array) -> Array:
+    weight = likelihood.information(scores(rows, W))
+    return weighted_gram(rows.X, weight if rows.weight is None else weight * rows.weight)
+
+
+@expected_information.register
+def _(likelihood: Categorical, rows: Block, W: Array) -> Array:
+    return information(likelihood, rows, row_slopes(likelihood, rows, W))  # the curvature does not depend on labels
+
+
 def score(Z: DesignMatrix, grad: Array) -> Array:
     """Gradient of the log likelihood in the flattened weights, from that in the scores."""
     return np.asarray((Z.T @ grad).T).reshape(-1)
@@ -124,8 +172,32 @@ def _fused_logit_gradient(block: Block, frame: Frame, u: Array) -> Sums:
 
 def compiled_pays(rows: Rows, n_weights: int) -> bool:
     """Whether the compiled kernel can walk these rows, and is worth it."""
-    dense = isinstance(rows, MemoryRows) and not is_sparse(rows.X)
-    return dense and n_weights <= MOST_FUSED_WEIGHTS and fused.pays(rows.n_rows * n_weights)
+    plain = isinstance(rows, MemoryRows) and rows.offset is None and not is_sparse(rows.X)
+    return plain and n_weights <= MOST_FUSED_WEIGHTS and fused.pays(rows.n_rows * n_weights)
+
+
+class Contrast:
+    """Weight vector k is Σ_j contrast[k, j] x_j; gradients and Hessians go the other way."""
+
+    def __init__(self, contrast: Array) -> None:
+        self.contrast = contrast
+        self.identity = bool(np.array_equal(contrast, np.eye(len(contrast))))
+
+    def weights(self, x: Array) -> Array:
+        """One weight vector per class, (K, D), from the free ones."""
+        free = x.reshape(self.contrast.shape[1], -1)
+        return free if self.identity else self.contrast @ free
+
+    def free(self, by_weight: Array) -> Array:
+        """The chain rule on the first axis."""
+        if self.identity:
+            return by_weight
+        per_class = by_weight.reshape(len(self.contrast), -1)
+        return np.asarray(self.contrast.T @ per_class).reshape(-1, *by_weight.shape[1:])
+
+    def free_both(self, by_weights: Array) -> Array:
+        """The chain rule on both axes of a matrix."""
+        return by_weights if self.identity else self.free(self.free(by_weights).T)
 
 
 @dataclass(frozen=True)
@@ -136,7 +208,7 @@ class Objective:
     ----------
     likelihood : Likelihood or Categorical
     rows : Rows of the design
-    prior : Gaussian over the free weights, or None for a flat one
+    prior : PriorDensity of the free weights (a Gaussian mostly), or None for a flat one
     contrast : (K, J) array
         Weight vector k is Σ_j contrast[k, j] x_j: the identity, unless softmax is to be fitted without a prior, where
         only K - 1 combinations of the K vectors are determined.
@@ -146,7 +218,7 @@ class Objective:
 
     likelihood: AnyLikelihood
     rows: Rows
-    prior: Gaussian | None
+    prior: PriorDensity | None
     contrast: Array
     raw: Raw | None = None
 
@@ -159,13 +231,35 @@ class Objective:
 
     def expand(self, x: Array) -> Local:
         """Value, gradient and Hessian at x: one pass over the rows."""
-        log_likelihood, gradient, hessian = self._sums(self._weights(x))
+        log_likelihood, gradient, hessian = self._sums(self.chain.weights(x))
+        value = -float(log_likelihood) - self.log_prior(x)
+        grad = self._prior_pull(x) - self.chain.free(np.asarray(gradient))
+        H = self.chain.free_both(np.asarray(hessian)) + (0.0 if self.prior is None else self.prior.curvature(x))
         what = "the observed information" if self.prior is None else "the posterior precision"
-        return Local(
-            value=-float(log_likelihood) - self.log_prior(x),
-            grad=self._prior_pull(x) - self._free(np.asarray(gradient)),
-            hessian=PSD.of(self._free(self._free(np.asarray(hessian)).T) + self._prior_precision, what),
-        )
+        if self.log_concave:
+            return Local(value, grad, PSD.of(H, what))
+        stand_in = partial(self.stand_in, x)
+        try:
+            return Local(value, grad, PSD.of(H, what), stand_in=stand_in)
+        except NotPositiveDefinite:
+            return Local(value, grad, stand_in(), replaced=True)
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether there is one mode, and every Hessian is positive definite."""
+        concave = isinstance(self.likelihood, Categorical) or self.likelihood.log_concave
+        return concave and (self.prior is None or self.prior.log_concave)
+
+    def stand_in(self, x: Array) -> PSD:
+        """What takes the Hessian's place where it is not positive definite: the one expected over labels."""
+        prior = 0.0 if self.prior is None else self.prior.stand_in(x)
+        return PSD.of(self.expected_information(x) + prior, "the expected information")
+
+    def expected_information(self, x: Array) -> Array:
+        """The Fisher information of the free weights at x."""
+        W, likelihood = self.chain.weights(x), self.likelihood
+        total = self.rows.sum(lambda block: (expected_information(likelihood, block, W),), add)[0]
+        return self.chain.free_both(np.asarray(total))
 
     def _sums(self, W: Array) -> Sums:
         """Log likelihood, its gradient and minus its Hessian, summed over rows."""
@@ -176,41 +270,27 @@ class Objective:
 
     def gradient(self, x: Array) -> Array:
         """The gradient at x alone: a cheaper pass over the rows."""
-        W = self._weights(x)
+        W = self.chain.weights(x)
         raw = self.raw if isinstance(self.likelihood, BernoulliLogit) else None
         if raw is not None and compiled_pays(raw.rows, W.size):
             sums = raw.rows.sum(partial(_fused_logit_gradient, frame=raw.frame, u=W[0]), add)
         else:
             sums = self.rows.sum(partial(_generic_gradient, likelihood=self.likelihood, W=W), add)
-        return self._prior_pull(x) - self._free(np.asarray(sums[0]))
+        return self._prior_pull(x) - self.chain.free(np.asarray(sums[0]))
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
         """The gradient at x estimated from a batch that is this share of all rows."""
-        slopes = row_slopes(self.likelihood, batch, self._weights(x))
-        return self._prior_pull(x) - self._free(score(batch.X, slopes.grad)) / share
+        slopes = row_slopes(self.likelihood, batch, self.chain.weights(x))
+        return self._prior_pull(x) - self.chain.free(score(batch.X, slopes.grad)) / share
 
     def log_prior(self, x: Array) -> float:
         """log p(x); zero for a flat prior."""
         return 0.0 if self.prior is None else float(self.prior.logpdf(x))
 
-    @cached_property
-    def _prior_precision(self) -> Array | float:
-        return 0.0 if self.prior is None else self.prior.precision.matrix
-
     def _prior_pull(self, x: Array) -> Array | float:
-        return 0.0 if self.prior is None else self._prior_precision @ (x - self.prior.mean)
-
-    def _weights(self, x: Array) -> Array:
-        free = x.reshape(self.contrast.shape[1], -1)
-        return free if self._all_free else self.contrast @ free
-
-    def _free(self, by_weight: Array) -> Array:
-        """The chain rule through the contrast, on the first axis."""
-        if self._all_free:
-            return by_weight
-        per_class = by_weight.reshape(len(self.contrast), -1)
-        return np.asarray(self.contrast.T @ per_class).reshape(-1, *by_weight.shape[1:])
+        return 0.0 if self.prior is None else self.prior.pull(x)
 
     @cached_property
-    def _all_free(self) -> bool:
-        return bool(np.array_equal(self.contrast, np.eye(len(self.contrast))))
+    def chain(self) -> "Contrast":
+        """How weight vectors depend on the free weights."""
+        return Contrast(self.contrast)

@@ -60,6 +60,21 @@ class Gaussian:
             raise NotPositiveDefinite(f"the precision of {what} is numerically singular.")
         return cls(mean, PSD(np.asfortranarray((R * np.sign(np.diag(R))[:, None]).T)))
 
+    @property
+    def log_concave(self) -> bool:
+        """A Gaussian always is."""
+        return True
+
+    def pull(self, w: Array) -> Array:
+        """Gradient of minus the log density."""
+        return np.asarray(self.precision.matrix @ (w - self.mean))
+
+    def curvature(self, w: Array) -> Array:
+        """Hessian of minus the log density: the precision, wherever."""
+        return self.precision.matrix
+
+    stand_in = curvature
+
     def __repr__(self) -> str:
         return f"Gaussian(M={self.mean.size}, log|Λ|={self.precision.logdet:.4g})"
 

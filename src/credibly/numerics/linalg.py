@@ -73,7 +73,7 @@ class PSD:
         """L⁻¹, the whitening matrix: Σ = (L⁻¹)ᵀ L⁻¹ for covariances that a user asks to see."""
         return self.half_solve(np.eye(len(self.factor)))
 
-    @property
+    @cached_property
     def matrix(self) -> Array:
         """A itself."""
         return np.asarray(self.factor @ self.factor.T)
@@ -119,11 +119,11 @@ def scratch(n_rows: int, n_columns: int) -> Array:
 
 
 def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
-    """Zᵀ diag(weight) Z for weights ≥ 0.
+    """Zᵀ diag(weight) Z.
 
     Written as (√weight Z)ᵀ(√weight Z): NumPy hands a matrix times its own transpose to BLAS's `syrk`, which
     does half the work of a product, and the result is symmetric to the last bit. Weights run along the rows of Zᵀ,
-    which are contiguous when Z is in Fortran order.
+    which are contiguous when Z is in Fortran order. Rows of negative weight are taken off in a second product.
 
     Examples
     --------
@@ -131,6 +131,9 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
     array([[ 5.5,  8. ],
            [ 8. , 12. ]])
     """
+    negative = weight < 0
+    if negative.any():
+        return weighted_gram(Z[~negative], weight[~negative]) - weighted_gram(Z[negative], -weight[negative])
     if isinstance(Z, csr_array):
         scaled = csr_array((Z.data * np.repeat(np.sqrt(weight), np.diff(Z.indptr)), Z.indices, Z.indptr), Z.shape)
         return np.asarray((scaled.T @ scaled).toarray())

@@ -30,6 +30,10 @@ class Status(Enum):
     """How an iteration ended; the value is a sentence for a person."""
 
     CONVERGED = "Converged."
+    CURVATURE_REPLACED = (
+        "Converged to a mode; on the way the curvature was not positive and was replaced by the expected one, so there "
+        "may be other modes. The best of those found is reported."
+    )
     SCALE_AT_BOUND = (
         "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
     )
@@ -39,6 +43,10 @@ class Status(Enum):
     STEP_LIMIT = (
         "The step limit was reached before the goal; raise max_iter, or loosen tol if the reported decrement is "
         "small enough for you."
+    )
+    SADDLE = (
+        "The search ended where the curvature is not positive (a saddle, or a flat direction); the covariance is made "
+        "of the expected curvature. Use a tighter prior or another likelihood."
     )
     STALLED = (
         "No step length lowered the objective; the problem is numerically flat here. Rescale the columns or use "
@@ -56,7 +64,7 @@ class Status(Enum):
     @property
     def good(self) -> bool:
         """Whether the result can be used without a second look."""
-        return self in {Status.CONVERGED, Status.SCALE_AT_BOUND, Status.NEAR_MODE}
+        return self in {Status.CONVERGED, Status.CURVATURE_REPLACED, Status.SCALE_AT_BOUND, Status.NEAR_MODE}
 
 
 class Local(NamedTuple):
@@ -65,6 +73,8 @@ class Local(NamedTuple):
     value: float
     grad: Array  # (d,)
     hessian: PSD
+    replaced: bool = False  # whether the Hessian was not positive definite and another matrix stands in for it
+    stand_in: "Callable[[], PSD] | None" = None  # that matrix, where a step along the Hessian's may fail
 
 
 class Solution(NamedTuple):
@@ -88,12 +98,13 @@ def silent(step: int, value: float, decrement: float) -> None:
 def newton(
     expand: Expand, x: Array, *, tol: float = 1e-20, max_steps: int = 100, confirm: bool = True, report: Report = silent
 ) -> Solution:
-    """Minimise a convex function by Newton steps, halved until they help enough.
+    """Minimise a function by Newton steps, halved until they help enough.
 
     Undamped Newton can diverge on a convex function (E-5 of docs/theory.md), so every step must deliver a share of the
     decrease its quadratic promises. The stopping rule δ² ≤ `tol` does not depend on the units of x. Once δ²
     is below what the objective's own rounding can show, a step that no longer lowers δ² has reached the floor of
-    floating-point numbers and counts as converged too.
+    floating-point numbers and counts as converged too. Where a function is not convex its `expand` puts a positive
+    definite matrix in the Hessian's place and says so; every step still goes downhill, and the status tells.
 
     Parameters
     ----------
@@ -119,24 +130,34 @@ def newton(
     <Status.CONVERGED: 'Converged.'>
     """
     here = expand(x)
-    last_decrement = np.inf
+    last_decrement, replaced = np.inf, False
     for step in range(max_steps + 1):
         direction = -here.hessian.solve(here.grad)
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
+        replaced = replaced or here.replaced
         if decrement <= tol or _at_rounding_floor(here.value, decrement, last_decrement):
-            return Solution(x, here, Status.CONVERGED, step + 1, decrement)
+            return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
-        if not confirm and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
+        if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
             arrived = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
-            return Solution(x + direction, arrived, Status.CONVERGED, step + 1, expected)
+            return Solution(x + direction, arrived, _goal_reached(here, replaced), step + 1, expected)
         if step == max_steps:
             return Solution(x, here, Status.STEP_LIMIT, step + 1, decrement)
         moved = _damped_step(expand, x, here, direction, decrement)
+        if moved is None and here.stand_in is not None:
+            replaced, direction = True, -here.stand_in().solve(here.grad)
+            moved = _damped_step(expand, x, here, direction, float(-here.grad @ direction))
         if moved is None:
             return Solution(x, here, Status.STALLED, step + 1, decrement)
         (x, here), last_decrement = moved, decrement
     raise AssertionError("unreachable: the loop returns")
+
+
+def _goal_reached(here: Local, replaced: bool) -> Status:
+    if here.replaced:
+        return Status.SADDLE
+    return Status.CURVATURE_REPLACED if replaced else Status.CONVERGED
 
 
 def _expected_decrement(decrement: float, last_decrement: float) -> float:
