@@ -24,6 +24,7 @@ from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective, information, row_slopes
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
+from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.numerics import averages
 from credibly.numerics.linalg import PSD
 from helpers import UnitGaussian
@@ -134,11 +135,16 @@ def test_e6_the_probability_is_that_of_class_one():
     assert_allclose(BernoulliLogit().mean(2.0), np.exp(BernoulliLogit().log_prob(1, 2.0)), rtol=1e-14)
 
 
-def test_e7_label_noise_is_refused_rather_than_ignored():
-    """p(t=1 | x) = ε + (1-2ε) σ(a(x)) comes with a later version; until then nothing pretends."""
+def test_e7_label_noise_flips_the_sigmoid_of_the_score_and_is_identified_below_one_half():
+    """p(t=1 | x) = ε + (1-2ε) σ(a(x)), printed with σ(x); (ε, w) and (1-ε, -w) are one model, so ε < 1/2 is asked for."""
+    f = np.linspace(-6, 6, 13)
+    for y in (0.0, 1.0):
+        noisy = LabelNoise(BernoulliLogit(), 0.1, 0.1).log_prob(y, f)
+        assert_allclose(np.exp(noisy), 0.1 + 0.8 / (1 + np.exp(-(2 * y - 1) * f)), rtol=1e-14)
+        assert_allclose(LabelNoise(BernoulliLogit(), 0.9, 0.9).log_prob(y, -f), noisy, rtol=1e-13)
     X, y = rows_of()
-    with pytest.raises(InputError, match="label_noise"):
-        BayesianLogisticRegression(label_noise=0.1).fit(X, y)
+    with pytest.raises(InputError, match="classes change places"):
+        BayesianLogisticRegression(label_noise=0.9).fit(X, y)
 
 
 def test_e8_phi_is_the_inverse_link_of_the_probit_model():

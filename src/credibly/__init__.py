@@ -6,14 +6,16 @@ from typing import Any
 from credibly._version import __version__
 from credibly.diagnostics.separation import separation
 from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression
-from credibly.model.priors import Normal
+from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.newton import Status
 
 __all__ = [
     "BayesianLogisticRegression",
     "BayesianProbitRegression",
+    "Jeffreys",
     "Normal",
     "Status",
+    "StudentT",
     "__version__",
     "separation",
 ]
@@ -21,6 +23,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Submodules that hold public names are imported when they are first asked for."""
-    if name in {"averages", "basis", "diagnostics", "errors"}:
+    if name in {"averages", "basis", "diagnostics", "errors", "priors"}:
         return import_module(f"credibly.{name}")
     raise AttributeError(f"module 'credibly' has no attribute {name!r}")

@@ -256,7 +256,7 @@ def test_magnitudes_inside_floating_point_change_nothing(factor):
         ({"inference": "ep"}, "'laplace'"),
         ({"solver": "lbfgs"}, "'newton', 'sgd'"),
         ({"multi_class": "ovr"}, "'auto', 'softmax'"),
-        ({"label_noise": 0.1}, "label_noise"),
+        ({"label_noise": 0.5}, "label_noise"),
         ({"max_iter": 0}, "max_iter"),
         ({"tol": "tight"}, "tol"),
         ({"n_jobs": 0}, "n_jobs"),

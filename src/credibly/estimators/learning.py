@@ -3,61 +3,30 @@
 The one place where an estimator's strings ("empirical", "sgd") become objects.
 """
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
 from credibly.data.columns import Columns
-from credibly.data.source import Block, Rows, add
-from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SeparationError
-from credibly.estimators.validation import named
-from credibly.inference.evidence import INTERCEPT_SCALE, ScaledPriors, maximise_evidence
-from credibly.inference.frame import Frame
-from credibly.inference.laplace import Controls, laplace, sampled_start, stochastic_gradient
-from credibly.inference.objective import AnyLikelihood, Objective, Raw
+from credibly.errors import CollinearityError, InputError, NotPositiveDefinite
+from credibly.estimators.determined import refuse_collinear, refuse_separated, suspiciously_certain
+from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.inference.evidence import INTERCEPT_SCALE, Maximum, ScaledPriors, maximise_evidence
+from credibly.inference.jeffreys import jeffreys
+from credibly.inference.laplace import laplace, sampled_start, stochastic_gradient
+from credibly.inference.objective import Objective, PriorDensity, Raw
 from credibly.inference.posterior import Gaussian, InferenceResult
-from credibly.model.likelihoods import Categorical
-from credibly.model.priors import Moments, Normal, WeightShape
+from credibly.inference.several_starts import best_laplace
+from credibly.inference.student import IndependentStudent
+from credibly.model.priors import Jeffreys, Moments, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import block_diagonal
-from credibly.numerics.newton import Status
-from credibly.predictive import predictive_of
 
-PRIOR_CHOICES = '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0) or None'
-PriorChoice = Normal | str | None
-UNLIKELY, NEARLY_IMPOSSIBLE = 1e-2, 1e-5  # fitted probabilities that raise the suspicion of separated classes
-SMALL_PROGRAMME = 500_000  # numbers in a table for which a linear programme takes a second at most
-SINGULAR = 1e-13  # of the largest eigenvalue: rounding of a Gram matrix
-
-
-class Problem(NamedTuple):
-    """All that learning needs to know of the data."""
-
-    likelihood: AnyLikelihood
-    rows: Rows  # of the design, in the frame
-    raw: Rows  # before the frame
-    frame: Frame
-    columns: Columns
-    shape: WeightShape
-    names: list[str]
-
-
-class Search(NamedTuple):
-    """How the mode is looked for."""
-
-    controls: Controls
-    seed: int | None  # of stochastic gradient; None for Newton
-
-
-class Learnt(NamedTuple):
-    """A posterior with the prior it came from."""
-
-    result: InferenceResult
-    prior: Gaussian | None  # in the frame
-    contrast: Array
-    status: Status
-    resolved: Normal | None = None  # the prior in data units
-    prior_scale: Array | None = None  # on standardised columns, where learnt
+PRIOR_CHOICES = (
+    '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0), StudentT(df=7, scale=2.5), Jeffreys() or None'
+)
+MOST_ROUNDS = 4  # of a search for scales that ended beside the highest mode
+HIGHER = 1e-6  # nats
 
 
 def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
@@ -65,51 +34,85 @@ def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     check_prior(choice)
     if choice is None:
         return _without_prior(problem, search)
-    if isinstance(choice, Normal):
-        moments = choice.moments(problem.shape)
-        try:
-            learnt = learn_from(problem, explicit_prior(moments, problem), np.eye(problem.shape.n_outputs), search)
-        except NotPositiveDefinite as error:
-            raise InputError(
-                f"This prior, in the units of the data, is numerically singular beside these columns ({error}) Some "
-                "column's mean is huge against its spread, or its unit against the prior's scale: centre and scale the "
-                'columns, or use prior="empirical", which does not depend on units.'
-            ) from error
-        return learnt._replace(resolved=Normal(mean=moments.mean, cov=moments.cov))
-    return _with_learnt_scales(problem, choice, search)
+    if isinstance(choice, Jeffreys):
+        return _with_jeffreys(problem, choice, search)
+    if isinstance(choice, str):
+        return _with_learnt_scales(problem, choice, search)
+    prior = explicit_prior(choice, problem)
+    return learn_from(problem, prior, np.eye(problem.shape.n_outputs), search)._replace(
+        resolved=resolved_prior(choice, problem)
+    )
 
 
 def check_prior(choice: object) -> None:
     """Refuse what is no prior, before any work."""
-    known = isinstance(choice, Normal) or choice is None or (isinstance(choice, str) and choice in {"empirical", "ard"})
-    if not known:
+    known = isinstance(choice, Normal | StudentT | Jeffreys) or choice is None
+    if not known and not (isinstance(choice, str) and choice in {"empirical", "ard"}):
         raise InputError(f"prior must be {PRIOR_CHOICES}; got {choice!r}.")
 
 
-def objective_of(problem: Problem, prior: Gaussian | None, contrast: Array) -> Objective:
+def objective_of(problem: Problem, prior: PriorDensity | None, contrast: Array) -> Objective:
     """Minus the log posterior of a problem under one prior."""
     return Objective(problem.likelihood, problem.rows, prior, contrast, Raw.of(problem.raw, problem.frame))
 
 
-def learn_from(problem: Problem, prior: Gaussian | None, contrast: Array, search: Search) -> Learnt:
+def first_point(problem: Problem, prior: PriorDensity | None, contrast: Array) -> Array:
+    """Where a search starts: the prior's centre."""
+    return np.zeros(contrast.shape[1] * problem.shape.per_output) if prior is None else prior.mean
+
+
+def learn_from(problem: Problem, prior: PriorDensity | None, contrast: Array, search: Search) -> Learnt:
     """Find the mode under one given prior."""
     objective = objective_of(problem, prior, contrast)
-    size = contrast.shape[1] * problem.shape.per_output
-    start = np.zeros(size) if prior is None else prior.mean
-    if search.seed is not None:
-        result = stochastic_gradient(np.random.default_rng(search.seed), objective, start, search.controls)
-    else:
-        result = laplace(objective, sampled_start(objective, start), search.controls)
+    start = first_point(problem, prior, contrast)
+    try:
+        if search.seed is not None:
+            result = stochastic_gradient(np.random.default_rng(search.seed), objective, start, search.controls)
+        else:
+            result = find_mode(objective, start, search)
+    except NotPositiveDefinite as error:
+        if prior is None:
+            raise
+        raise _singular_prior(error) from error
     return Learnt(result, prior, contrast, result.solution.status)
 
 
-def explicit_prior(moments: Moments, problem: Problem) -> Gaussian:
-    """A prior in data units as a Gaussian in the frame."""
-    per_class = moments.mean.reshape(problem.shape.n_outputs, -1)
+def find_mode(objective: Objective, start: Array, search: Search) -> InferenceResult:
+    """The mode; the best of several where there may be others."""
+    if objective.log_concave:
+        return laplace(objective, sampled_start(objective, start), search.controls)
+    return best_laplace(objective, start, search.controls)
+
+
+def _singular_prior(error: Exception) -> InputError:
+    return InputError(
+        f"This prior, in the units of the data, is numerically singular beside these columns ({error}) Some "
+        "column's mean is huge against its spread, or its unit against the prior's scale: centre and scale the "
+        'columns, or use prior="empirical", which does not depend on units.'
+    )
+
+
+def explicit_prior(choice: Normal | StudentT, problem: Problem) -> PriorDensity:
+    """A prior in data units as a density in the frame."""
+    shape, frame = problem.shape, problem.frame
     # Rows of `axes` are the frame's unit vectors in data units, so that precision_u = (axes' whitener)ᵀ(…).
-    size = problem.shape.per_output
-    axes = block_diagonal(problem.frame.to_data(np.eye(size)), problem.shape.n_outputs)
-    return Gaussian.from_mapped_moments(problem.frame.to_frame(per_class).reshape(-1), moments.cov, axes, "the prior")
+    axes = block_diagonal(frame.to_data(np.eye(shape.per_output)), shape.n_outputs)
+    if isinstance(choice, StudentT):
+        return IndependentStudent(choice.degrees, choice.scales(shape), axes, -shape.n_outputs * frame.log_volume)
+    moments = choice.moments(shape)
+    mean = frame.to_frame(moments.mean.reshape(shape.n_outputs, -1)).reshape(-1)
+    try:
+        return Gaussian.from_mapped_moments(mean, moments.cov, axes, "the prior")
+    except NotPositiveDefinite as error:
+        raise _singular_prior(error) from error
+
+
+def resolved_prior(choice: Normal | StudentT, problem: Problem) -> Normal | StudentT:
+    """The prior with all its numbers, as it was used."""
+    if isinstance(choice, StudentT):
+        return choice
+    moments: Moments = choice.moments(problem.shape)
+    return Normal(mean=moments.mean, cov=moments.cov)
 
 
 def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt:
@@ -120,7 +123,7 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
         row = np.append((problem.columns.mean - problem.frame.center) / problem.frame.scale, 1.0)
     priors = ScaledPriors(group, row, problem.shape.n_outputs)
     contrast = np.eye(problem.shape.n_outputs)
-    best = maximise_evidence(objective_of(problem, None, contrast), priors, search.controls)
+    best = _best_scales(objective_of(problem, None, contrast), priors, search)
     prior = priors.prior(best.theta)
     scale = np.exp(best.theta)
     resolved = standardised_prior(problem.columns, problem.shape, scale)
@@ -129,6 +132,21 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
         status = walked.status if best.status.good else best.status
         return walked._replace(status=status, resolved=resolved, prior_scale=scale)
     return Learnt(best.result, prior, contrast, best.status, resolved, scale)
+
+
+def _best_scales(objective: Objective, priors: ScaledPriors, search: Search) -> Maximum:
+    """The scales of highest evidence; where there may be several modes, those of the highest one found."""
+    if objective.likelihood.log_concave:
+        return maximise_evidence(objective, priors, search.controls)
+    best: Maximum | None = None
+    for _ in range(MOST_ROUNDS):
+        prior = priors.prior(np.zeros(priors.n_scales) if best is None else best.theta)
+        highest = best_laplace(replace(objective, prior=prior), prior.mean, search.controls)
+        if best is not None and highest.log_evidence <= best.result.log_evidence + HIGHER:
+            break
+        best = maximise_evidence(objective, priors, search.controls, start=highest.posterior.mean)
+    assert best is not None
+    return best
 
 
 def standardised_prior(columns: Columns, shape: WeightShape, scale: Array) -> Normal:
@@ -152,21 +170,19 @@ def _without_prior(problem: Problem, search: Search) -> Learnt:
             "The information matrix became singular on the way to the maximum-likelihood estimate: some combination of "
             "columns is hardly determined by these rows. Use a prior, e.g. Normal(scale=2.5)."
         ) from error
-    if not learnt.status.good or _suspiciously_certain(problem, learnt):
+    if not learnt.status.good or suspiciously_certain(problem, learnt):
         refuse_separated(problem)
     return learnt
 
 
-def _suspiciously_certain(problem: Problem, learnt: Learnt) -> bool:
-    """Whether some class is nearly ruled out somewhere: the fit might go on for ever, and a programme must decide.
-
-    On a small table the programme is cheap, so less is enough to ask: weights or a loose tolerance can end a fit early.
-    """
-    W = learnt.contrast @ learnt.result.posterior.mean.reshape(learnt.contrast.shape[1], -1)
-    small = problem.rows.n_rows * problem.shape.per_output <= SMALL_PROGRAMME
-    predictive = predictive_of(problem.likelihood)
-    least = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)).min(axis=-1)).min()
-    return bool(least < (UNLIKELY if small else NEARLY_IMPOSSIBLE))
+def _with_jeffreys(problem: Problem, choice: Jeffreys, search: Search) -> Learnt:
+    refuse_collinear(problem)
+    if search.seed is not None:
+        raise InputError('solver="sgd" cannot follow Jeffreys(): its pull is no sum over rows. Use solver="newton".')
+    contrast = sum_to_zero(problem.shape.n_outputs)
+    objective = objective_of(problem, None, contrast)
+    result = jeffreys(objective, first_point(problem, None, contrast), search.controls)
+    return Learnt(result, None, contrast, result.solution.status, choice)
 
 
 def sum_to_zero(n_outputs: int) -> Array:
@@ -175,61 +191,3 @@ def sum_to_zero(n_outputs: int) -> Array:
         return np.eye(1)
     centring = np.eye(n_outputs) - 1.0 / n_outputs
     return np.linalg.qr(centring[:, :-1])[0]
-
-
-def refuse_collinear(problem: Problem) -> None:
-    """Without a prior, linearly dependent columns leave the estimate undetermined: name them."""
-
-    def block(rows: Block) -> tuple[Array | float, ...]:
-        Z = rows.X if rows.weight is None else rows.X[rows.weight > 0]
-        gram = Z.T @ Z
-        return (gram if isinstance(gram, np.ndarray) else gram.toarray(),)
-
-    values, vectors = np.linalg.eigh(problem.rows.sum(block, add)[0])
-    null = vectors[:, values <= SINGULAR * values[-1]]
-    if null.size:
-        labels = [*problem.names, "the intercept"][: problem.shape.per_output]
-        tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
-        raise CollinearityError(
-            f"{_why_dependent(problem, tied)}, so without a prior their coefficients are not determined. Drop some of "
-            "them, or use a prior, e.g. Normal(scale=2.5)."
-        )
-
-
-def _why_dependent(problem: Problem, tied: list[str]) -> str:
-    constant = np.asarray(problem.names)[problem.columns.constant]
-    if problem.shape.intercept and len(constant):
-        return f"Constant columns repeat the intercept: {named(constant)}"
-    if problem.rows.n_rows < problem.shape.per_output:
-        return f"There are fewer rows ({problem.rows.n_rows}) than weights ({problem.shape.per_output})"
-    return f"Columns {named(tied)} are linearly dependent"
-
-
-def refuse_separated(problem: Problem) -> None:
-    """Raise if the classes are separated: then the estimate is infinite, whatever an optimiser returns."""
-    from credibly.diagnostics.separation import separation
-
-    counted = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight) > 0
-    Z, y = problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
-    n_classes = problem.likelihood.n_classes if isinstance(problem.likelihood, Categorical) else 2
-    if len(np.unique(y)) < n_classes:
-        raise SeparationError(
-            f"Only {len(np.unique(y))} of {n_classes} classes have rows that count, so the maximum-likelihood estimate "
-            'is infinite. Use a prior: prior="empirical", or Normal(scale=2.5).'
-        )
-    found = separation(Z[:, : problem.shape.n_features], y, fit_intercept=problem.shape.intercept)
-    if found:
-        names = [problem.names[int(j)] for j in found.columns]
-        how = "a threshold there" if len(names) == 1 else "a threshold on a combination of them"
-        does = (
-            f"predicts {len(found.rows)} of {len(y)} rows without error" if len(found.rows) else "rules out some class"
-        )
-        raise SeparationError(
-            f"The classes are separated ({found.kind}) by {named(names)}: {how} {does}, so the maximum-likelihood "
-            f"estimate is infinite. Use a prior: "
-            'prior="empirical", or Normal(scale=2.5).'
-        )
-
-
-def _dense(rows: Block) -> Array:
-    return rows.X if isinstance(rows.X, np.ndarray) else np.asarray(rows.X.toarray())

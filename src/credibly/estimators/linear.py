@@ -3,10 +3,10 @@
 from typing import Any, TypeVar
 
 from credibly.errors import InputError
-from credibly.estimators.linear_classifier import LinearClassifier, only
-from credibly.inference.objective import AnyLikelihood
-from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
-from credibly.model.priors import Normal
+from credibly.estimators.linear_classifier import LinearClassifier
+from credibly.estimators.linear_model import only
+from credibly.estimators.problem import PriorChoice
+from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood
 
 Classifier = TypeVar("Classifier", bound=type[LinearClassifier])
 
@@ -109,12 +109,12 @@ class BayesianLogisticRegression(LinearClassifier):
     def __init__(
         self,
         *,
-        prior: Normal | str | None = "empirical",
+        prior: PriorChoice = "empirical",
         fit_intercept: bool = True,
         inference: str = "laplace",
         solver: str = "newton",
         multi_class: str = "auto",
-        label_noise: float = 0.0,
+        label_noise: Any = 0.0,
         tol: float = 1e-20,
         max_iter: int = 100,
         n_jobs: int | None = None,
@@ -135,7 +135,7 @@ class BayesianLogisticRegression(LinearClassifier):
         )
         self.multi_class = multi_class
 
-    def _likelihood_for(self, n_classes: int) -> AnyLikelihood:
+    def _likelihood_for(self, n_classes: int) -> Likelihood | Categorical:
         always_softmax = only(self.multi_class, {"auto": False, "softmax": True}, "multi_class")
         return Categorical(n_classes) if always_softmax or n_classes > 2 else BernoulliLogit()
 
@@ -167,7 +167,7 @@ class BayesianProbitRegression(LinearClassifier):
 
     _multi_class = False
 
-    def _likelihood_for(self, n_classes: int) -> AnyLikelihood:
+    def _likelihood_for(self, n_classes: int) -> Likelihood | Categorical:
         if n_classes > 2:
             raise InputError(
                 "Only binary classification is supported. The type of the target is multiclass: "

@@ -19,8 +19,8 @@ from sklearn.utils.validation import (
 from credibly.data.columns import Columns
 from credibly.data.source import MemoryRows
 from credibly.errors import InputError, NewClassError
-from credibly.inference.objective import AnyLikelihood
-from credibly.model.likelihoods import Categorical
+from credibly.model.likelihoods import Likelihood
+from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix
 
@@ -33,6 +33,24 @@ ENCODE = (
 FEW_LABELS = 1000
 
 
+class Training(NamedTuple):
+    """Rows as models learn from them: a reference to what came, no copy."""
+
+    X: DesignMatrix
+    y: AnyArray
+    weight: Array | None
+    offset: Array | None
+
+    def rows(self, n_jobs: int | None) -> MemoryRows:
+        """Rows to walk over."""
+        return MemoryRows(self.X, self.y, self.weight, threads=n_threads(n_jobs), offset=self.offset)
+
+    @property
+    def n_counted(self) -> int:
+        """How many rows count."""
+        return len(self.y) if self.weight is None else int(np.count_nonzero(self.weight))
+
+
 class Table(NamedTuple):
     """Training rows: clean columns, class codes, weights."""
 
@@ -41,10 +59,10 @@ class Table(NamedTuple):
     classes: AnyArray
     weight: Array | None
 
-    def rows(self, likelihood: AnyLikelihood, n_jobs: int | None) -> MemoryRows:
+    def training(self, likelihood: AnyLikelihood) -> Training:
         """Rows to learn from, with codes as the likelihood reads them: numbers 0 and 1, or indices of classes."""
-        y = self.codes if isinstance(likelihood, Categorical) else self.codes.astype(float)
-        return MemoryRows(self.X, y, self.weight, threads=n_threads(n_jobs))
+        y = self.codes.astype(float) if isinstance(likelihood, Likelihood) else self.codes
+        return Training(self.X, y, self.weight, None)
 
 
 @contextmanager
@@ -156,6 +174,15 @@ def encode(y: AnyArray, classes: ArrayLike | None) -> tuple[AnyArray, Codes]:
             "grow a class: fit again on all rows, or name all classes at the first partial_fit(..., classes=[...])."
         )
     return known, np.searchsorted(known, y)
+
+
+def read_labels(y: ArrayLike, classes: AnyArray, n_rows: int) -> Codes:
+    """Labels of rows that come after the fit as codes; one for every row, and none that is new."""
+    refuse_missing_labels(y)
+    labels = column_or_1d(y)
+    if len(labels) != n_rows:
+        raise InputError(f"y has {len(labels)} labels for {n_rows} rows of X.")
+    return encode(labels, classes)[1]
 
 
 def _sorted_labels(y: AnyArray) -> tuple[AnyArray, Codes]:

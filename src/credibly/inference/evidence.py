@@ -19,9 +19,11 @@ import numpy as np
 
 from credibly.data.source import Block, Rows, add
 from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
-from credibly.inference.objective import AnyLikelihood, Objective, score
+from credibly.inference.objective import Objective, score
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Categorical, Likelihood
+from credibly.model.likelihoods.kinds import AnyLikelihood
+from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, block_diagonal
 from credibly.numerics.newton import Status
@@ -109,6 +111,13 @@ def _(likelihood: Categorical, rows: Block, posterior: Gaussian) -> Array:
     return slopes if rows.weight is None else slopes * rows.weight[:, None]
 
 
+@curvature_slopes.register
+def _(likelihood: NoisyCategorical, rows: Block, posterior: Gaussian) -> Array:
+    f, V = posterior.class_scores(rows.X, likelihood.n_classes)
+    slopes = likelihood.curvature_slope(likelihood.expand(rows.y, f), V)
+    return slopes if rows.weight is None else slopes * rows.weight[:, None]
+
+
 def curvature_slope_sum(likelihood: AnyLikelihood, rows: Rows, posterior: Gaussian) -> Array:
     """c: how log det A moves when the mode does, in one pass over the rows."""
 
@@ -150,9 +159,11 @@ class Maximum(NamedTuple):
 class _EvidenceSurface:
     """Evidence and gradient at any θ, each fit warm-started from the last; the latest are remembered."""
 
-    def __init__(self, objective: Objective, priors: ScaledPriors, controls: Controls) -> None:
+    def __init__(
+        self, objective: Objective, priors: ScaledPriors, controls: Controls, start: Array | None = None
+    ) -> None:
         self.objective, self.priors, self.controls = objective, priors, controls
-        self.mode: Array | None = None
+        self.mode = start
         self.status = Status.CONVERGED  # of the worst fit so far: a search led by one that stopped early is not done
         self.seen: dict[bytes, Evidence] = {}
 
@@ -176,21 +187,25 @@ class _EvidenceSurface:
         return Evidence(result, gradient)
 
 
-def maximise_evidence(objective: Objective, priors: ScaledPriors, controls: Controls = Controls()) -> Maximum:
+def maximise_evidence(
+    objective: Objective, priors: ScaledPriors, controls: Controls = Controls(), start: Array | None = None
+) -> Maximum:
     """Find the prior scales of highest Laplace evidence within [1e-3, 1e3].
 
     One scale: the root of the exact gradient, bracketed by walking uphill from the best of a coarse scan. Several:
     L-BFGS-B from 1, which finds a maximum but not always the highest. The fit returned is the one at the scales
     returned: mode, curvature and evidence belong together. However a search ended, the gradient there decides what is
-    said of it.
+    said of it. A `start` for the weights chooses among several modes.
     """
-    surface = _EvidenceSurface(objective, priors, controls)
+    surface = _EvidenceSurface(objective, priors, controls, start)
     if priors.n_scales == 1:
         theta = _uphill_root(surface, _best_of_scan(surface))
     else:
         theta = _settled(surface, _quasi_newton(surface, np.zeros(priors.n_scales)))
     final = surface(theta)
     status = _search_status(theta, final.gradient) if surface.status.good else surface.status
+    if status is Status.CONVERGED:
+        status = final.result.solution.status
     return Maximum(theta, final.result, status)
 
 

@@ -20,12 +20,12 @@ from credibly.data.source import Block, MemoryRows, Rows, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.frame import Frame
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
+from credibly.model.likelihoods.kinds import AnyLikelihood
+from credibly.model.likelihoods.label_noise import NoisyCategorical, NoisyExpansion
 from credibly.numerics import fused
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, weighted_gram
 from credibly.numerics.newton import Local
-
-AnyLikelihood = Likelihood | Categorical
 
 
 class PriorDensity(Protocol):
@@ -73,7 +73,7 @@ class RowSlopes(NamedTuple):
 
     log_prob: Array  # (b,)
     grad: Array  # (b,) or (b, K)
-    curvature: Array  # (b,), or the K probabilities (b, K)
+    curvature: Array | NoisyExpansion  # (b,), or the K probabilities (b, K), or what else K scores need
 
 
 def scores(rows: Block, W: Array) -> Array:
@@ -104,6 +104,14 @@ def _(likelihood: Categorical, rows: Block, W: Array) -> RowSlopes:
     return RowSlopes(at.log_prob * rows.weight, at.grad * rows.weight[:, None], at.proba)
 
 
+@row_slopes.register
+def _(likelihood: NoisyCategorical, rows: Block, W: Array) -> RowSlopes:
+    at = likelihood.expand(rows.y, rows.X @ W.T)
+    if rows.weight is None:
+        return RowSlopes(at.log_prob, at.grad, at)
+    return RowSlopes(at.log_prob * rows.weight, at.grad * rows.weight[:, None], at)
+
+
 @singledispatch
 def information(likelihood: AnyLikelihood, rows: Block, slopes: RowSlopes) -> Array:
     """Minus the Hessian of a block's log likelihood in the flattened weights."""
@@ -112,21 +120,38 @@ def information(likelihood: AnyLikelihood, rows: Block, slopes: RowSlopes) -> Ar
 
 @information.register
 def _(likelihood: Likelihood, rows: Block, slopes: RowSlopes) -> Array:
-    return weighted_gram(rows.X, slopes.curvature)
+    return weighted_gram(rows.X, np.asarray(slopes.curvature))
 
 
 @information.register
 def _(likelihood: Categorical, rows: Block, slopes: RowSlopes) -> Array:
     """Σ_n (diag(p) - ppᵀ) ⊗ zzᵀ from the products p_j p_k, j ≠ k, only: the diagonal is what its row lacks."""
-    K, D = likelihood.n_classes, rows.X.shape[1]
+    K, D, proba = likelihood.n_classes, rows.X.shape[1], np.asarray(slopes.curvature)
     total = np.zeros((K, D, K, D))
     for j in range(K):
         for k in range(j):
-            product = slopes.curvature[:, j] * slopes.curvature[:, k]
+            product = proba[:, j] * proba[:, k]
             gram = weighted_gram(rows.X, product if rows.weight is None else product * rows.weight)
             total[j, :, k] = total[k, :, j] = -gram
             total[j, :, j] += gram
             total[k, :, k] += gram
+    return total.reshape(K * D, K * D)
+
+
+@information.register
+def _(likelihood: NoisyCategorical, rows: Block, slopes: RowSlopes) -> Array:
+    assert isinstance(slopes.curvature, NoisyExpansion)
+    return block_gram(rows, likelihood.curvature(slopes.curvature))
+
+
+def block_gram(rows: Block, C: Array) -> Array:
+    """Σ_n C_n ⊗ zzᵀ for symmetric K×K matrices C_n, one per row, of either sign."""
+    K, D = C.shape[-1], rows.X.shape[1]
+    total = np.zeros((K, D, K, D))
+    for j in range(K):
+        for k in range(j + 1):
+            weight = C[:, j, k] if rows.weight is None else C[:, j, k] * rows.weight
+            total[j, :, k] = total[k, :, j] = weighted_gram(rows.X, weight)
     return total.reshape(K * D, K * D)
 
 
@@ -145,6 +170,11 @@ def _(likelihood: Likelihood, rows: Block, W: Array) -> Array:
 @expected_information.register
 def _(likelihood: Categorical, rows: Block, W: Array) -> Array:
     return information(likelihood, rows, row_slopes(likelihood, rows, W))  # the curvature does not depend on labels
+
+
+@expected_information.register
+def _(likelihood: NoisyCategorical, rows: Block, W: Array) -> Array:
+    return block_gram(rows, likelihood.information(np.asarray(rows.X @ W.T)))
 
 
 def score(Z: DesignMatrix, grad: Array) -> Array:
@@ -247,8 +277,7 @@ class Objective:
     @property
     def log_concave(self) -> bool:
         """Whether there is one mode, and every Hessian is positive definite."""
-        concave = isinstance(self.likelihood, Categorical) or self.likelihood.log_concave
-        return concave and (self.prior is None or self.prior.log_concave)
+        return self.likelihood.log_concave and (self.prior is None or self.prior.log_concave)
 
     def stand_in(self, x: Array) -> PSD:
         """What takes the Hessian's place where it is not positive definite: the one expected over labels."""

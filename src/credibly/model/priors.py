@@ -4,7 +4,8 @@ Layout of weights: one vector per class (one in all for two classes), slopes fir
 stacked class by class. All numbers are in the units of the data.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +15,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, block_diagonal
 
 DEFAULT_SCALE = 2.5
+DEFAULT_INTERCEPT_SCALE = 10.0
 
 
 class WeightShape(NamedTuple):
@@ -77,7 +79,7 @@ class Normal:
     def __init__(
         self,
         scale: ArrayLike = DEFAULT_SCALE,
-        intercept_scale: float = 10.0,
+        intercept_scale: float = DEFAULT_INTERCEPT_SCALE,
         *,
         mean: ArrayLike | None = None,
         cov: ArrayLike | None = None,
@@ -91,14 +93,10 @@ class Normal:
         if self.cov is not None or self.mean is not None:
             size = np.size(self.mean) if self.mean is not None else len(np.atleast_1d(np.asarray(self.cov)))
             return f"Normal(mean=…, cov=…, {size} weights)"
-        scale = self.scale if np.ndim(self.scale) == 0 else np.asarray(self.scale).tolist()
-        return f"Normal(scale={scale}, intercept_scale={self.intercept_scale})"
+        return f"Normal(scale={_shown(self.scale)}, intercept_scale={self.intercept_scale})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Normal) and all(
-            np.array_equal(np.asarray(mine, dtype=object), np.asarray(yours, dtype=object))
-            for mine, yours in zip(vars(self).values(), vars(other).values(), strict=True)
-        )
+        return isinstance(other, Normal) and _same_arguments(self, other)
 
     __hash__ = None  # type: ignore[assignment]  # holds arrays
 
@@ -126,7 +124,9 @@ class Normal:
 
     def _full_cov(self, shape: WeightShape) -> Array:
         if self.cov is None:
-            return block_diagonal(np.diag(self._scales(shape) ** 2), shape.n_outputs)
+            return block_diagonal(
+                np.diag(one_vector_scales(self.scale, self.intercept_scale, shape) ** 2), shape.n_outputs
+            )
         if np.ndim(self.scale) > 0 or self.scale != DEFAULT_SCALE:
             raise InputError(f"Normal takes either scale or cov; got both (scale={self.scale!r}).")
         cov = np.atleast_2d(_finite(self.cov, "prior covariance"))
@@ -140,16 +140,133 @@ class Normal:
             return cov
         raise InputError(f"prior covariance has shape {np.shape(self.cov)}; {_sizes(shape, '{0}×{0}', ' or ')}.")
 
-    def _scales(self, shape: WeightShape) -> Array:
-        scale = _positive(self.scale, "prior scale")
-        if scale.ndim > 1 or (scale.ndim == 1 and scale.shape != (shape.n_features,)):
-            raise InputError(
-                f"prior scale has shape {scale.shape}; expected one number or one per column, ({shape.n_features},)."
-            )
-        scales = np.broadcast_to(scale, (shape.n_features,))
-        if not shape.intercept:
-            return np.array(scales)
-        return np.append(scales, _positive(self.intercept_scale, "intercept_scale"))
+
+class StudentT:
+    r"""Independent Student-t beliefs about the weights, in the units of the data: large weights are rare, not excluded.
+
+    .. math:: p(w_j) = t_ν(w_j / s_j) / s_j
+
+    `StudentT(df=7, scale=2.5)` is the weakly informative default of Gelman et al. (2008) for columns scaled to a
+    standard deviation of about one half to one; `df=1` is the Cauchy prior.
+
+    Parameters
+    ----------
+    df : float
+        Degrees of freedom, positive.
+    scale : float or (d,) array
+        Scale of every slope, or one for each column.
+    intercept_scale : float
+        Scale of the intercept.
+
+    References
+    ----------
+    Gelman, Jakulin, Pittau & Su 2008.
+
+    Examples
+    --------
+    >>> StudentT(df=1, scale=2.5)
+    StudentT(df=1, scale=2.5, intercept_scale=10.0)
+    >>> StudentT().scales(WeightShape(2, 1, True))
+    array([ 2.5,  2.5, 10. ])
+    """
+
+    def __init__(
+        self, df: float = 7.0, scale: ArrayLike = DEFAULT_SCALE, intercept_scale: float = DEFAULT_INTERCEPT_SCALE
+    ) -> None:
+        self.df = df
+        self.scale = scale
+        self.intercept_scale = intercept_scale
+
+    def __repr__(self) -> str:
+        return f"StudentT(df={self.df}, scale={_shown(self.scale)}, intercept_scale={self.intercept_scale})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StudentT) and _same_arguments(self, other)
+
+    __hash__ = None  # type: ignore[assignment]  # may hold arrays
+
+    @property
+    def degrees(self) -> float:
+        """The degrees of freedom, checked."""
+        df = _positive(self.df, "df of StudentT")
+        if df.ndim:
+            raise InputError(f"df of StudentT must be one number; got {self.df!r}.")
+        return float(df)
+
+    def scales(self, shape: WeightShape) -> Array:
+        """The scale of every weight of a model of this shape, (M,)."""
+        return np.tile(one_vector_scales(self.scale, self.intercept_scale, shape), shape.n_outputs)
+
+
+class Jeffreys:
+    r"""The Jeffreys prior of the likelihood used: Firth's bias reduction for the logit.
+
+    .. math:: p(w) \propto \sqrt{\det I(w)}
+
+    with the Fisher information I. Estimates are finite on separated data and hardly moved elsewhere. It does not depend
+    on the units of the columns, and it is no distribution one could integrate a likelihood over in general: there is no
+    evidence.
+
+    References
+    ----------
+    Firth 1993; Heinze & Schemper 2002.
+
+    Examples
+    --------
+    >>> Jeffreys()
+    Jeffreys()
+    """
+
+    def __repr__(self) -> str:
+        return "Jeffreys()"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Jeffreys)
+
+    def __hash__(self) -> int:
+        return hash(Jeffreys)
+
+
+@dataclass(frozen=True)
+class Beta:
+    r"""Beliefs about a probability: p(u) ∝ u^(a-1) (1-u)^(b-1).
+
+    Examples
+    --------
+    >>> Beta(1, 9)
+    Beta(a=1, b=9)
+    """
+
+    a: float
+    b: float
+
+    def __post_init__(self) -> None:
+        for name in ("a", "b"):
+            _positive(getattr(self, name), f"{name} of Beta")
+
+
+def one_vector_scales(scale: ArrayLike, intercept_scale: float, shape: WeightShape) -> Array:
+    """The scales of one weight vector, slopes first, from one number or one per column."""
+    given = _positive(scale, "prior scale")
+    if given.ndim > 1 or (given.ndim == 1 and given.shape != (shape.n_features,)):
+        raise InputError(
+            f"prior scale has shape {given.shape}; expected one number or one per column, ({shape.n_features},)."
+        )
+    scales = np.broadcast_to(given, (shape.n_features,))
+    if not shape.intercept:
+        return np.array(scales)
+    return np.append(scales, _positive(intercept_scale, "intercept_scale"))
+
+
+def _shown(scale: ArrayLike) -> Any:
+    return scale if np.ndim(scale) == 0 else np.asarray(scale).tolist()
+
+
+def _same_arguments(mine: object, yours: object) -> bool:
+    return all(
+        np.array_equal(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
+        for a, b in zip(vars(mine).values(), vars(yours).values(), strict=True)
+    )
 
 
 def _sizes(shape: WeightShape, form: str, join: str) -> str:

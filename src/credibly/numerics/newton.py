@@ -34,6 +34,10 @@ class Status(Enum):
         "Converged to a mode; on the way the curvature was not positive and was replaced by the expected one, so there "
         "may be other modes. The best of those found is reported."
     )
+    NO_LABEL_NOISE = (
+        "Converged; the likelihood is highest without label noise, so the flip probability is at its bound of zero and "
+        "has no standard deviation."
+    )
     SCALE_AT_BOUND = (
         "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
     )
@@ -64,7 +68,10 @@ class Status(Enum):
     @property
     def good(self) -> bool:
         """Whether the result can be used without a second look."""
-        return self in {Status.CONVERGED, Status.CURVATURE_REPLACED, Status.SCALE_AT_BOUND, Status.NEAR_MODE}
+        return self not in _NOT_GOOD
+
+
+_NOT_GOOD = {Status.SCALES_NOT_FOUND, Status.STEP_LIMIT, Status.SADDLE, Status.STALLED, Status.AWAY_FROM_MODE}
 
 
 class Local(NamedTuple):
@@ -96,7 +103,14 @@ def silent(step: int, value: float, decrement: float) -> None:
 
 
 def newton(
-    expand: Expand, x: Array, *, tol: float = 1e-20, max_steps: int = 100, confirm: bool = True, report: Report = silent
+    expand: Expand,
+    x: Array,
+    *,
+    tol: float = 1e-20,
+    max_steps: int = 100,
+    confirm: bool = True,
+    linear: bool = False,
+    report: Report = silent,
 ) -> Solution:
     """Minimise a function by Newton steps, halved until they help enough.
 
@@ -120,6 +134,9 @@ def newton(
         Whether the last point is expanded too. Without, a step is the last when the quadratic convergence seen so far
         leaves no doubt (a tenfold margin) that it meets `tol` and moves the Hessian by less than 3e-9; the Hessian
         returned is then the one before it.
+    linear : bool
+        Whether `expand` gives another matrix than the Hessian everywhere, so that δ² falls only by a factor: then
+        a slow step is no sign of the floor, only one that does not lower δ² is.
     report : function of (step, value, squared decrement)
         Called at every point that is kept.
 
@@ -136,7 +153,7 @@ def newton(
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
-        if decrement <= tol or _at_rounding_floor(here.value, decrement, last_decrement):
+        if decrement <= tol or _at_rounding_floor(here.value, decrement, last_decrement, linear):
             return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
         if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
@@ -170,8 +187,8 @@ def _rounding(value: float) -> float:
     return float(16 * np.finfo(float).eps * (1 + abs(value)))
 
 
-def _at_rounding_floor(value: float, decrement: float, last_decrement: float) -> bool:
-    return decrement <= _rounding(value) and decrement >= last_decrement / 4
+def _at_rounding_floor(value: float, decrement: float, last_decrement: float, linear: bool) -> bool:
+    return decrement <= _rounding(value) and decrement >= (last_decrement if linear else last_decrement / 4)
 
 
 def _damped_step(

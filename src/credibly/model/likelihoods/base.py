@@ -47,6 +47,7 @@ class Likelihood(ABC):
     """
 
     log_concave: ClassVar[bool] = True  # whether log p(y | f) is concave in f for every y: then a mode is the mode
+    two_labels: ClassVar[bool] = True  # whether y is 0 or 1
 
     @abstractmethod
     def log_prob(self, y: Array, f: Array) -> Array:

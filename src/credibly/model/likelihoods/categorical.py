@@ -1,7 +1,7 @@
 """Softmax: the likelihood with one latent score per class."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -38,6 +38,9 @@ class Categorical:
     """
 
     n_classes: int
+
+    log_concave: ClassVar[bool] = True
+    two_labels: ClassVar[bool] = False
 
     def log_prob(self, y: Codes, f: Array) -> Array:
         """log p(y | f); y (n,), f (n, K)."""

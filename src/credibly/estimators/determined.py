@@ -1,0 +1,85 @@
+"""Whether the data determine an estimate without a prior: collinear columns and separated classes are named."""
+
+import numpy as np
+
+from credibly.data.source import Block, add
+from credibly.errors import CollinearityError, SeparationError
+from credibly.estimators.problem import Learnt, Problem
+from credibly.estimators.validation import named
+from credibly.model.likelihoods.kinds import n_outputs, true_likelihood
+from credibly.numerics.arrays import Array
+from credibly.predictive import predictive_of
+
+UNLIKELY, NEARLY_IMPOSSIBLE = 1e-2, 1e-5  # fitted probabilities that raise the suspicion of separated classes
+SMALL_PROGRAMME = 500_000  # numbers in a table for which a linear programme takes a second at most
+SINGULAR = 1e-13  # of the largest eigenvalue: rounding of a Gram matrix
+
+
+def suspiciously_certain(problem: Problem, learnt: Learnt) -> bool:
+    """Whether some class is nearly ruled out somewhere: the fit might go on for ever, and a programme must decide.
+
+    On a small table the programme is cheap, so less is enough to ask: weights or a loose tolerance can end a fit early.
+    """
+    W = learnt.contrast @ learnt.result.posterior.mean.reshape(learnt.contrast.shape[1], -1)
+    small = problem.rows.n_rows * problem.shape.per_output <= SMALL_PROGRAMME
+    predictive = predictive_of(true_likelihood(problem.likelihood))
+    least = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)).min(axis=-1)).min()
+    return bool(least < (UNLIKELY if small else NEARLY_IMPOSSIBLE))
+
+
+def refuse_collinear(problem: Problem) -> None:
+    """Without a prior, linearly dependent columns leave the estimate undetermined: name them."""
+
+    def block(rows: Block) -> tuple[Array | float, ...]:
+        Z = rows.X if rows.weight is None else rows.X[rows.weight > 0]
+        gram = Z.T @ Z
+        return (gram if isinstance(gram, np.ndarray) else gram.toarray(),)
+
+    values, vectors = np.linalg.eigh(problem.rows.sum(block, add)[0])
+    null = vectors[:, values <= SINGULAR * values[-1]]
+    if null.size:
+        labels = [*problem.names, "the intercept"][: problem.shape.per_output]
+        tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
+        raise CollinearityError(
+            f"{_why_dependent(problem, tied)}, so without a prior their coefficients are not determined. Drop some of "
+            "them, or use a prior, e.g. Normal(scale=2.5)."
+        )
+
+
+def _why_dependent(problem: Problem, tied: list[str]) -> str:
+    constant = np.asarray(problem.names)[problem.columns.constant]
+    if problem.shape.intercept and len(constant):
+        return f"Constant columns repeat the intercept: {named(constant)}"
+    if problem.rows.n_rows < problem.shape.per_output:
+        return f"There are fewer rows ({problem.rows.n_rows}) than weights ({problem.shape.per_output})"
+    return f"Columns {named(tied)} are linearly dependent"
+
+
+def refuse_separated(problem: Problem) -> None:
+    """Raise if the classes are separated: then the estimate is infinite, whatever an optimiser returns."""
+    from credibly.diagnostics.separation import separation
+
+    counted = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight) > 0
+    Z, y = problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
+    n_classes = max(2, n_outputs(problem.likelihood))
+    if len(np.unique(y)) < n_classes:
+        raise SeparationError(
+            f"Only {len(np.unique(y))} of {n_classes} classes have rows that count, so the maximum-likelihood estimate "
+            'is infinite. Use a prior: prior="empirical", or Normal(scale=2.5).'
+        )
+    found = separation(Z[:, : problem.shape.n_features], y, fit_intercept=problem.shape.intercept)
+    if found:
+        names = [problem.names[int(j)] for j in found.columns]
+        how = "a threshold there" if len(names) == 1 else "a threshold on a combination of them"
+        does = (
+            f"predicts {len(found.rows)} of {len(y)} rows without error" if len(found.rows) else "rules out some class"
+        )
+        raise SeparationError(
+            f"The classes are separated ({found.kind}) by {named(names)}: {how} {does}, so the maximum-likelihood "
+            f"estimate is infinite. Use a prior: "
+            'prior="empirical", or Normal(scale=2.5).'
+        )
+
+
+def _dense(rows: Block) -> Array:
+    return rows.X if isinstance(rows.X, np.ndarray) else np.asarray(rows.X.toarray())

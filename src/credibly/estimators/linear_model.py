@@ -1,0 +1,244 @@
+"""What all models linear in their columns share: assemble, learn, keep, and tell what was learnt."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from credibly.data.columns import describe
+from credibly.data.source import MemoryRows
+from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
+from credibly.estimators.learning import check_prior
+from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.estimators.summary import Summary, weight_columns
+from credibly.estimators.validation import Training, check_columns, feature_names, generator, n_threads, read_columns
+from credibly.inference.frame import Frame
+from credibly.inference.laplace import Controls
+from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
+from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs
+from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
+from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import is_sparse
+from credibly.numerics.newton import Report, Status, silent
+
+SOFTMAX_BLOCK_ROWS = 256
+
+
+def print_progress(step: int, value: float, decrement: float) -> None:
+    """What `verbose` shows of every step."""
+    print(f"step {step:3d}  objective {value:.10g}  squared decrement {decrement:.2e}")
+
+
+def only(value: object, allowed: dict[str, Any], argument: str) -> Any:
+    """The object that a short string stands for, or an error that lists the strings."""
+    if isinstance(value, str) and value in allowed:
+        return allowed[value]
+    raise InputError(f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+
+
+class LinearModel(BaseEstimator):
+    """From clean rows to fitted attributes; subclasses read what a user gives and choose the likelihood."""
+
+    prior: PriorChoice
+    fit_intercept: bool
+    tol: float
+    max_iter: int
+    n_jobs: int | None
+    random_state: Any
+    verbose: bool
+
+    def _check_shared_choices(self) -> None:
+        check_prior(self.prior)
+        if not isinstance(self.fit_intercept, bool | np.bool_):
+            raise InputError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
+        n_threads(self.n_jobs)
+        for argument, least in (("tol", 0.0), ("max_iter", 1)):
+            value = getattr(self, argument)
+            if isinstance(value, bool) or not np.isreal(value) or not value >= least:
+                raise InputError(f"{argument} must be a number of at least {least}; got {value!r}.")
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("_in_")]:
+            delattr(self, name)
+
+    def _search(self, *, stochastic: bool = False) -> Search:
+        report: Report = print_progress if self.verbose else silent
+        seed = int(generator(self.random_state).integers(2**31)) if stochastic else None
+        return Search(Controls(self.tol, self.max_iter, report), seed)
+
+    def _problem(self, likelihood: AnyLikelihood, training: Training) -> Problem:
+        """The problem of a first fit: columns are described, and the frame is set."""
+        rows, names = training.rows(self.n_jobs), feature_names(self)
+        columns = describe(rows)
+        check_columns(columns, training.X, names)
+        frame = Frame.of(columns, intercept=self.fit_intercept, sparse=is_sparse(training.X))
+        shape = WeightShape(training.X.shape[1], n_outputs(likelihood), self.fit_intercept)
+        return Problem(likelihood, rows.through(frame.design), rows, frame, columns, shape, names)
+
+    def _next_problem(self, training: Training) -> Problem:
+        """The problem of an update: the frame of the first fit stays."""
+        frame, names, rows = self.posterior_.frame, feature_names(self), training.rows(self.n_jobs)
+        check_columns(describe(rows), training.X, names)
+        return Problem(self._likelihood, rows.through(frame.design), rows, frame, self._columns, self._shape, names)
+
+    def _start_keeping(self, problem: Problem, learnt: Learnt) -> None:
+        """What a first fit decides for good."""
+        self.prior_ = learnt.resolved
+        self._likelihood = problem.likelihood if learnt.likelihood is None else learnt.likelihood
+        self._shape, self._columns = problem.shape, problem.columns
+        self._first_prior, self._n_rows = learnt.prior, 0
+        self._log_evidence, self.log_likelihood_ = 0.0, 0.0
+        if learnt.prior_scale is not None:
+            self.prior_scale_ = float(learnt.prior_scale[0]) if self.prior == "empirical" else learnt.prior_scale
+
+    def _keep(self, learnt: Learnt, frame: Frame, training: Training) -> None:
+        """Turn what was learnt into fitted attributes, and a bad status into one warning."""
+        result = learnt.result
+        self.posterior_ = WeightPosterior(result.posterior, frame, learnt.contrast)
+        self.status_, self.n_iter_ = learnt.status, result.solution.steps
+        self.distance_to_mode_ = float(np.sqrt(max(result.solution.decrement, 0.0)))
+        self._log_evidence += result.log_evidence
+        self.log_likelihood_ += result.log_likelihood
+        # One fit's rows serve tests and robust covariances; after an update they would be those of the last part only.
+        self._training = training if self._n_rows == 0 else None
+        self._n_rows += training.n_counted
+        if not learnt.status.good:
+            warnings.warn(learnt.status.value, ConvergenceWarning, stacklevel=4)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_training", None)  # a saved model holds no rows
+        return state
+
+    # --- what was learnt ---------------------------------------------------------------------------------------
+
+    posterior_: WeightPosterior
+    status_: Status
+    prior_: Normal | StudentT | Jeffreys | None
+
+    @property
+    def log_evidence_(self) -> float:
+        """log p(y | X), the weights integrated out; raises for a flat prior, which has none."""
+        check_is_fitted(self)
+        if self.prior_ is None or isinstance(self.prior_, Jeffreys):
+            which = "prior=None: a flat prior is not" if self.prior_ is None else "prior=Jeffreys(): it need not be"
+            raise NoEvidenceError(
+                f"log_evidence_ does not exist with {which} a distribution, so p(y | X) has no value. Use a proper "
+                'prior (prior="empirical" or Normal(scale=2.5)), or compare by bic_.'
+            )
+        return self._log_evidence
+
+    @property
+    def occam_factor_(self) -> float:
+        """What averaging over the weights costs: log_evidence_ - log_likelihood_."""
+        return self.log_evidence_ - self.log_likelihood_
+
+    @property
+    def _n_identified(self) -> int:
+        """How many parameters a likelihood can tell: what AIC and BIC count."""
+        return max(1, self._shape.n_outputs - 1) * self._shape.per_output
+
+    @property
+    def bic_(self) -> float:
+        """-2 log L + m ln n at the returned estimate, as R and statsmodels; smaller is better."""
+        check_is_fitted(self)
+        return float(-2 * self.log_likelihood_ + self._n_identified * np.log(self._n_rows))
+
+    @property
+    def aic_(self) -> float:
+        """-2 log L + 2 m at the returned estimate; smaller is better."""
+        check_is_fitted(self)
+        return float(-2 * self.log_likelihood_ + 2 * self._n_identified)
+
+    @property
+    def effective_parameters_(self) -> float:
+        """How many weights the data determined: M - tr(S₀⁻¹ S_N), with a Student-t prior's curvature at the mode."""
+        check_is_fitted(self)
+        prior, q = self._first_prior, self.posterior_.gaussian
+        if prior is None:
+            return float(max(1, self._shape.n_outputs - 1) * self._shape.per_output)
+        if isinstance(prior, Gaussian):
+            kept = q.precision.half_solve(prior.precision.factor)
+            return float(q.mean.size - (kept**2).sum())
+        return float(q.mean.size - np.trace(q.precision.solve(prior.curvature(q.mean))))
+
+    def _weight_names(self) -> list[str]:
+        return feature_names(self) + (["intercept"] if self._shape.intercept else [])
+
+    def summary(self, level: float = 0.9) -> Summary:
+        """A table of the weights: mode, sd, credible interval, probability of being positive.
+
+        Parameters
+        ----------
+        level : float
+            Mass of the interval.
+
+        Returns
+        -------
+        Summary
+            Prints as text, shows as HTML in a notebook, and has `to_frame()`.
+        """
+        check_is_fitted(self)
+        flat = self.prior_ is None
+        none = "none (flat prior)" if flat else "none (Jeffreys prior)"
+        evidence = none if flat or isinstance(self.prior_, Jeffreys) else f"{self.log_evidence_:.4f}"
+        return Summary(
+            title=f"{type(self).__name__}: {self._n_rows} rows, {self._what()}",
+            notes=[
+                f"log evidence: {evidence}; log likelihood: {self.log_likelihood_:.4f}; "
+                f"effective parameters: {self.effective_parameters_:.2f}",
+                *self._notes(),
+                f"lower, upper: {level:.0%} interval. {self.status_.value}",
+            ],
+            names=self._weight_names(),
+            classes=None if self._shape.n_outputs == 1 else self._outputs(),
+            columns=weight_columns(self.posterior_, level, tests=flat),
+        )
+
+    def _what(self) -> str:
+        """What the title of a summary says of the model."""
+        raise NotImplementedError
+
+    def _notes(self) -> list[str]:
+        """More lines under a summary."""
+        return []
+
+    def _outputs(self) -> list[Any]:
+        """Names of the weight vectors where there are several."""
+        raise NotImplementedError
+
+    # --- prediction --------------------------------------------------------------------------------------------
+
+    def predict_latent(self, X: ArrayLike) -> Scores:
+        """Mean and variance of the score: (n,), (n,); K weight vectors: (n, K), (n, K, K)."""
+        rows = self._design(X)
+        posterior, K = self.posterior_, self._shape.n_outputs
+        if K == 1:
+            both = rows.map(lambda part: np.column_stack(posterior.scores(part.X)))
+            return Scores(both[:, 0], both[:, 1])
+        packed = rows.map(lambda part: _packed(posterior.scores(part.X)))
+        return Scores(packed[:, :K], packed[:, K:].reshape(-1, K, K))
+
+    def _design(self, X: ArrayLike) -> MemoryRows:
+        check_is_fitted(self)
+        table = read_columns(self, X)
+        # With K scores a row, prediction costs far more than reading: small blocks keep all threads busy.
+        block_rows = None if self._shape.n_outputs == 1 else SOFTMAX_BLOCK_ROWS
+        rows = MemoryRows(table, np.zeros(table.shape[0]), threads=n_threads(self.n_jobs), block_rows=block_rows)
+        return rows.through(self.posterior_.frame.design)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _packed(scores: Scores) -> Array:
+    """Means and covariances of a block of rows side by side, so that one array comes back."""
+    return np.concatenate([scores.mean, scores.variance.reshape(len(scores.mean), -1)], axis=1)

@@ -1,0 +1,49 @@
+"""What is to be learnt, how, and what came of it: the records that pass between the files of this room."""
+
+from typing import NamedTuple
+
+from credibly.data.columns import Columns
+from credibly.data.source import Rows
+from credibly.inference.frame import Frame
+from credibly.inference.label_noise import NoiseMode
+from credibly.inference.laplace import Controls
+from credibly.inference.objective import PriorDensity
+from credibly.inference.posterior import InferenceResult
+from credibly.model.likelihoods.kinds import AnyLikelihood
+from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
+from credibly.numerics.arrays import Array
+from credibly.numerics.newton import Status
+
+PriorChoice = Normal | StudentT | Jeffreys | str | None
+
+
+class Problem(NamedTuple):
+    """All that learning needs to know of the data."""
+
+    likelihood: AnyLikelihood
+    rows: Rows  # of the design, in the frame
+    raw: Rows  # before the frame
+    frame: Frame
+    columns: Columns
+    shape: WeightShape
+    names: list[str]
+
+
+class Search(NamedTuple):
+    """How the mode is looked for."""
+
+    controls: Controls
+    seed: int | None  # of stochastic gradient; None for Newton
+
+
+class Learnt(NamedTuple):
+    """A posterior with the prior it came from."""
+
+    result: InferenceResult
+    prior: PriorDensity | None  # in the frame
+    contrast: Array
+    status: Status
+    resolved: Normal | StudentT | Jeffreys | None = None  # the prior in data units
+    prior_scale: Array | None = None  # on standardised columns, where learnt
+    likelihood: AnyLikelihood | None = None  # with what was learnt of it, where it has parameters
+    noise_modes: tuple[NoiseMode, ...] = ()

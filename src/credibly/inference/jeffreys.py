@@ -1,0 +1,106 @@
+"""The Jeffreys prior: half the log determinant of the Fisher information joins the log likelihood (Firth 1993).
+
+Notation
+--------
+====  =====================================================================  ==========
+x     free weights                                                           (M,)
+I     Fisher information at x                                                (M, M)
+v     variance of a row's score when x has covariance I⁻¹ (its leverage      (n,)
+      over its own information)
+====  =====================================================================  ==========
+"""
+
+from dataclasses import dataclass
+from functools import partial, singledispatch
+
+import numpy as np
+
+from credibly.data.source import Block, Sums, add
+from credibly.inference.laplace import Controls
+from credibly.inference.objective import (
+    Contrast,
+    Objective,
+    expected_information,
+    row_slopes,
+    score,
+    scores,
+)
+from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.model.likelihoods import Categorical, Likelihood
+from credibly.model.likelihoods.kinds import AnyLikelihood
+from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import PSD
+from credibly.numerics.newton import Local, newton
+
+
+@dataclass(frozen=True)
+class PenalisedObjective:
+    r"""Minus log p(y | x) - ½ log det I(x), for a flat `objective`.
+
+    .. math:: ∂/∂x_j \; \tfrac12 \log \det I = \tfrac12 \textstyle\sum_n I'(f_n) \, v_n \, z_{nj}
+
+    The Fisher information stands in for the Hessian, so steps are those of Fisher scoring.
+    """
+
+    objective: Objective
+
+    def expand(self, x: Array) -> Local:
+        """Value, gradient and Fisher information at x: two passes over the rows."""
+        likelihood, rows, chain = self.objective.likelihood, self.objective.rows, self.objective.chain
+        W = chain.weights(x)
+        log_likelihood, gradient, total = rows.sum(partial(_sums, likelihood=likelihood, W=W), add)
+        fisher = PSD.of(chain.free_both(np.asarray(total)), "the Fisher information")
+        spread = Gaussian(x, fisher)
+        moved = rows.sum(lambda block: (score(block.X, _slopes(likelihood, block, W, spread, chain)),), add)[0]
+        return Local(
+            value=-float(log_likelihood) - 0.5 * fisher.logdet,
+            grad=-chain.free(np.asarray(gradient) + 0.5 * np.asarray(moved)),
+            hessian=fisher,
+        )
+
+
+def jeffreys(objective: Objective, start: Array, controls: Controls = Controls()) -> InferenceResult:
+    """The mode under the Jeffreys prior, with the inverse Fisher information as covariance, as `logistf` reports it.
+
+    There is no evidence: the prior is known only up to a constant that depends on the rows.
+
+    References
+    ----------
+    Firth 1993; Kosmidis & Firth 2021 for finiteness.
+    """
+    solution = newton(
+        PenalisedObjective(objective).expand,
+        start,
+        tol=controls.tol,
+        max_steps=controls.max_steps,
+        report=controls.report,
+        linear=True,
+    )
+    posterior = Gaussian(solution.x, solution.local.hessian)
+    log_likelihood = -solution.local.value - 0.5 * posterior.precision.logdet
+    return InferenceResult(posterior, np.nan, log_likelihood, solution)
+
+
+def _sums(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
+    slopes = row_slopes(likelihood, block, W)
+    return float(slopes.log_prob.sum()), score(block.X, slopes.grad), expected_information(likelihood, block, W)
+
+
+@singledispatch
+def _slopes(likelihood: AnyLikelihood, rows: Block, W: Array, spread: Gaussian, chain: Contrast) -> Array:
+    """d tr(I⁻¹ I(f))/df for every row and score, I⁻¹ held still."""
+    raise TypeError(f"no Jeffreys prior is known for {likelihood!r}")
+
+
+@_slopes.register
+def _(likelihood: Likelihood, rows: Block, W: Array, spread: Gaussian, chain: Contrast) -> Array:
+    slopes = likelihood.information_slope(scores(rows, W)) * spread.scores(rows.X).variance
+    return slopes if rows.weight is None else slopes * rows.weight
+
+
+@_slopes.register
+def _(likelihood: Categorical, rows: Block, W: Array, spread: Gaussian, chain: Contrast) -> Array:
+    free = spread.class_scores(rows.X, chain.contrast.shape[1]).variance
+    V = free if chain.identity else chain.contrast @ free @ chain.contrast.T
+    slopes = likelihood.curvature_slope(likelihood.mean(np.asarray(rows.X @ W.T)), V)
+    return slopes if rows.weight is None else slopes * rows.weight[:, None]

@@ -1,0 +1,248 @@
+"""Mislabelled rows: the label written down is not always the class.
+
+Notation
+--------
+========  ==========================================================================  ================
+t, y      true class and recorded label                                               codes
+ε         flip probabilities: (ε₀₁, ε₁₀), ε₀₁ = P(y = 1 | t = 0); one ε for K > 2      (2,) or (1,)
+q         p(y | f), the probability of the recorded label                             (n,)
+r         p(t = 1 | y, f), or p(t = y | y, f) for K classes                           (n,)
+h         d log q / dε                                                                (n, 2) or (n, 1)
+========  ==========================================================================  ================
+
+Label noise is not log-concave in f: a row far on the wrong side is explained as a flip and stops pulling.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
+from credibly.model.likelihoods.categorical import Categorical
+from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.averages import Tilted
+from credibly.numerics.special import log_softmax
+
+
+class FlipSlopes(NamedTuple):
+    """Derivatives of log p(y | f) that involve the flip probabilities; the second ones in ε alone are -h hᵀ."""
+
+    grad: Array  # h, (n, E)
+    cross: Array  # d h / df: (n, E), or (n, E, K) for K classes
+
+
+@dataclass(frozen=True, repr=False)
+class LabelNoise(Likelihood):
+    r"""Two classes whose labels are flipped with known probabilities.
+
+    .. math:: p(y = 1 \mid f) = ε_{01} + (1 - ε_{01} - ε_{10}) \, p(t = 1 \mid f)
+
+    Wraps any likelihood of two classes. Only ε₀₁ + ε₁₀ < 1 is identified: exchanging the classes and replacing ε by
+    1 - ε gives the same model (misprint E-7 of docs/theory.md; the score is a(x), not x).
+
+    Examples
+    --------
+    >>> from credibly.model.likelihoods import BernoulliLogit
+    >>> float(LabelNoise(BernoulliLogit(), 0.1, 0.1).mean(np.array(-1000.0)))
+    0.1
+    """
+
+    base: Likelihood
+    flip_01: float
+    flip_10: float
+
+    log_concave: ClassVar[bool] = False
+
+    def __repr__(self) -> str:
+        return f"LabelNoise({self.base!r}, {self.flip_01:.4g}, {self.flip_10:.4g})"
+
+    @property
+    def flips(self) -> Array:
+        """(ε₀₁, ε₁₀)."""
+        return np.array([self.flip_01, self.flip_10])
+
+    def with_flips(self, flips: Array) -> "LabelNoise":
+        """The same likelihood with other flip probabilities."""
+        return LabelNoise(self.base, float(flips[0]), float(flips[1]))
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        return np.logaddexp(*self._log_joint(y, f))
+
+    def slopes(self, y: Array, f: Array) -> Slopes:
+        return Slopes(*self.expand(y, f)[1:])
+
+    def expand(self, y: Array, f: Array) -> Expansion:
+        joint = self._log_joint(y, f)
+        log_q = np.logaddexp(*joint)
+        first = second = np.zeros_like(log_q)
+        for t, log_share in enumerate(joint):
+            grad, curvature = self.base.slopes(np.array(float(t)), f)
+            r = np.exp(log_share - log_q)
+            first = first + r * grad
+            second = second + r * (grad**2 - curvature)  # p''/p = (log p)'² + (log p)''
+        return Expansion(log_q, first, first**2 - second)
+
+    def third(self, y: Array, f: Array) -> Array:
+        joint = self._log_joint(y, f)
+        log_q = np.logaddexp(*joint)
+        moments = [np.zeros_like(log_q)] * 3  # q'/q, q''/q, q'''/q as mixtures of those of both classes
+        for t, log_share in enumerate(joint):
+            label = np.array(float(t))
+            g, c = self.base.slopes(label, f)
+            r = np.exp(log_share - log_q)
+            ratios = (g, g**2 - c, g**3 - 3 * g * c + self.base.third(label, f))
+            moments = [total + r * ratio for total, ratio in zip(moments, ratios, strict=True)]
+        first, second, third = moments
+        return np.asarray(third - 3 * second * first + 2 * first**3)
+
+    def mean(self, f: Array) -> Array:
+        return np.exp(self.log_prob(np.array(1.0), f))
+
+    def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
+        zero, one = (self.base.tilted(np.array(float(t)), m, v) for t in (0, 1))
+        joint = self._log_with(y, zero.log_mass, one.log_mass)
+        log_mass = np.logaddexp(*joint)
+        r = np.exp(joint[1] - log_mass)
+        mean = (1 - r) * zero.mean + r * one.mean
+        var = (1 - r) * zero.var + r * one.var + r * (1 - r) * (one.mean - zero.mean) ** 2
+        return Tilted(log_mass, np.asarray(mean), np.asarray(var))
+
+    def log_average(self, y: Array, m: Array, v: Array) -> Array:
+        return self.log_recorded(y, *(self.base.log_average(np.array(float(t)), m, v) for t in (0, 1)))
+
+    def log_recorded(self, y: Array, log_zero: Array, log_one: Array) -> Array:
+        """log p(y), from the log probabilities of the true classes."""
+        return np.logaddexp(*self._log_with(y, log_zero, log_one))
+
+    def log_flipped(self, y: Array, log_zero: Array, log_one: Array) -> Array:
+        """log P(t ≠ y | y), from the log probabilities of the true classes."""
+        from_zero, from_one = self._log_with(y, log_zero, log_one)
+        return np.asarray(np.where(np.asarray(y) == 1, from_zero, from_one) - np.logaddexp(from_zero, from_one))
+
+    def flip_slopes(self, y: Array, f: Array) -> FlipSlopes:
+        """Derivatives that involve (ε₀₁, ε₁₀)."""
+        s, log_q = 2.0 * np.asarray(y) - 1.0, self.log_prob(y, f)
+        first = self.slopes(y, f).grad
+        grads, crosses = [], []
+        for t, side in ((0, s), (1, -s)):  # more flips of class 0 make label 1 likelier, of class 1 less likely
+            label = np.array(float(t))
+            grads.append(side * np.exp(self.base.log_prob(label, f) - log_q))
+            crosses.append(grads[-1] * (self.base.slopes(label, f).grad - first))
+        return FlipSlopes(np.stack(grads, axis=-1), np.stack(crosses, axis=-1))
+
+    def _log_joint(self, y: Array, f: Array) -> tuple[Array, Array]:
+        """log p(y, t = 0 | f) and log p(y, t = 1 | f)."""
+        return self._log_with(y, *(self.base.log_prob(np.array(float(t)), f) for t in (0, 1)))
+
+    def _log_with(self, y: Array, log_zero: Array, log_one: Array) -> tuple[Array, Array]:
+        one = np.asarray(y) == 1
+        with np.errstate(divide="ignore"):  # labels of a class that is never flipped: log 0
+            log_keep, log_flip = np.log1p(-self.flips), np.log(self.flips)
+        return (
+            np.asarray(log_zero + np.where(one, log_flip[0], log_keep[0])),
+            np.asarray(log_one + np.where(one, log_keep[1], log_flip[1])),
+        )
+
+
+class NoisyExpansion(NamedTuple):
+    """log q, its gradient in the scores, and what its curvature r(diag(p) - ppᵀ) - r(1 - r)ddᵀ is made of."""
+
+    log_prob: Array  # (n,)
+    grad: Array  # (n, K), r d
+    proba: Array  # (n, K), p
+    kept: Array  # (n,), r
+    direction: Array  # (n, K), d = 1[y = k] - p_k
+
+
+@dataclass(frozen=True)
+class NoisyCategorical:
+    r"""K classes by softmax, whose labels are flipped with probability ε to any other class alike.
+
+    .. math:: p(y = k \mid f) = (1 - ε) p_k + \frac{ε}{K - 1} \textstyle\sum_{j ≠ k} p_j
+
+    Examples
+    --------
+    >>> NoisyCategorical(3, 0.2).log_recorded(np.log([[1.0, 1e-300, 1e-300]])).round(4)
+    array([[-0.2231, -2.3026, -2.3026]])
+    """
+
+    n_classes: int
+    flip: float
+
+    log_concave: ClassVar[bool] = False
+
+    @property
+    def base(self) -> Categorical:
+        """The likelihood of the true class."""
+        return Categorical(self.n_classes)
+
+    @property
+    def flips(self) -> Array:
+        """(ε,)."""
+        return np.array([self.flip])
+
+    def with_flips(self, flips: Array) -> "NoisyCategorical":
+        """The same likelihood with another flip probability."""
+        return NoisyCategorical(self.n_classes, float(flips[0]))
+
+    @property
+    def _floor(self) -> float:
+        """What every label has at least, ε/(K-1)."""
+        return self.flip / (self.n_classes - 1)
+
+    def log_recorded(self, log_proba: Array) -> Array:
+        """Log probabilities of the recorded label, (n, K), from those of the true class."""
+        with np.errstate(divide="ignore"):  # ε = 0
+            return np.asarray(np.logaddexp(np.log(self._floor), np.log1p(-self.flip - self._floor) + log_proba))
+
+    def log_flipped(self, y: Codes, log_proba: Array) -> Array:
+        """log P(t ≠ y | y), (n,), from the log probabilities of the true class."""
+        label = np.asarray(y)[..., None]
+        others = log_proba.copy()
+        np.put_along_axis(others, label, -np.inf, axis=-1)
+        log_recorded = np.take_along_axis(self.log_recorded(log_proba), label, axis=-1)[..., 0]
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._floor) + np.logaddexp.reduce(others, axis=-1) - log_recorded)
+
+    def expand(self, y: Codes, f: Array) -> NoisyExpansion:
+        """log p(y | f) to second order; y (n,), f (n, K)."""
+        at = self.base.expand(y, f)
+        label = np.asarray(y)[..., None]
+        log_q = np.take_along_axis(self.log_recorded(log_softmax(f)), label, axis=-1)[..., 0]
+        kept = np.exp(np.log1p(-self.flip - self._floor) + at.log_prob - log_q)
+        return NoisyExpansion(log_q, kept[..., None] * at.grad, at.proba, kept, at.grad)
+
+    def curvature(self, at: NoisyExpansion) -> Array:
+        """-∇∇ log q = r(diag(p) - ppᵀ) - r(1 - r)ddᵀ, (n, K, K); indefinite where a flip is the better explanation."""
+        r, d = at.kept[..., None, None], at.direction
+        return np.asarray(r * self.base.curvature(at.proba) - r * (1 - r) * d[..., :, None] * d[..., None, :])
+
+    def information(self, f: Array) -> Array:
+        r"""The curvature expected over labels, :math:`\sum_y q_y r_y^2 d_y d_y^T`, (n, K, K)."""
+        log_proba = log_softmax(f)
+        log_q = self.log_recorded(log_proba)
+        log_kept = np.log1p(-self.flip - self._floor) + log_proba - log_q
+        share, p = np.exp(log_q + 2 * log_kept), np.exp(log_proba)
+        d = np.eye(self.n_classes) - p[..., None, :]  # (n, label, K)
+        return np.asarray(np.einsum("...y,...yj,...yk->...jk", share, d, d))
+
+    def curvature_slope(self, at: NoisyExpansion, V: Array) -> Array:
+        r"""∂/∂f of tr(V C), C = r W - r(1 - r) d dᵀ and W = diag(p) - ppᵀ, (n, K)."""
+        base, r, d, p = self.base, at.kept[..., None], at.direction, at.proba
+        Vd = np.einsum("...kj,...j->...k", V, d)
+        W_Vd = p * (Vd - (p * Vd).sum(axis=-1, keepdims=True))
+        trace = np.einsum("...kj,...jk->...", V, base.curvature(p))[..., None]
+        h = r * (1 - r)
+        quadratic = (d * Vd).sum(axis=-1, keepdims=True)
+        return np.asarray(
+            h * d * trace + r * base.curvature_slope(p, V) - (1 - 2 * r) * h * d * quadratic + 2 * h * W_Vd
+        )
+
+    def flip_slopes(self, y: Codes, f: Array) -> FlipSlopes:
+        """Derivatives that involve ε; cross is (n, 1, K)."""
+        at, K = self.expand(y, f), self.n_classes
+        p_over_q = np.exp(self.base.log_prob(y, f) - at.log_prob)
+        h = np.exp(-at.log_prob) / (K - 1) - K / (K - 1) * p_over_q
+        slope = -K / (K - 1) * p_over_q - h * at.kept
+        return FlipSlopes(h[..., None], (slope[..., None] * at.direction)[..., None, :])
