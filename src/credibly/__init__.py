@@ -5,14 +5,18 @@ from typing import Any
 
 from credibly._version import __version__
 from credibly.diagnostics.separation import separation
+from credibly.estimators.glm import BayesianGLM
+from credibly.estimators.least_squares import LeastSquaresClassifier
 from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression
 from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.newton import Status
 
 __all__ = [
+    "BayesianGLM",
     "BayesianLogisticRegression",
     "BayesianProbitRegression",
     "Jeffreys",
+    "LeastSquaresClassifier",
     "Normal",
     "Status",
     "StudentT",

@@ -6,6 +6,7 @@
     ├── InputError (also ValueError)          the data or an argument cannot be used as given
     │   ├── SeparationError                   no maximum-likelihood estimate exists: classes are separated
     │   ├── CollinearityError                 no unique maximum-likelihood estimate: columns are collinear
+    │   ├── SingularPriorError (also NotPositiveDefinite)   a prior in data units that vanishes beside the columns
     │   └── NewClassError                     a label that the model was not built for
     ├── NotPositiveDefinite (also ValueError, ArithmeticError)   a matrix that must be positive definite is not
     └── NoEvidenceError (also AttributeError) the quantity does not exist for this model (a flat prior)
@@ -29,6 +30,7 @@ __all__ = [
     "NoEvidenceError",
     "NotPositiveDefinite",
     "SeparationError",
+    "SingularPriorError",
     "UnreliableWarning",
 ]
 
@@ -55,6 +57,10 @@ class NewClassError(InputError):
 
 class NotPositiveDefinite(CrediblyError, ValueError, ArithmeticError):
     """A matrix that must be positive definite is not."""
+
+
+class SingularPriorError(InputError, NotPositiveDefinite):
+    """A prior in the units of the data is numerically singular beside the columns."""
 
 
 class NoEvidenceError(CrediblyError, AttributeError):

@@ -1,4 +1,4 @@
-"""Posterior + likelihood → log class probabilities: the only road to `predict_proba`.
+"""Posterior + likelihood → log class probabilities, or the mean of a target: the only road to predictions.
 
 Notation
 --------
@@ -8,18 +8,23 @@ m, V  mean and covariance of K latent scores                 (n, K), (n, K, K)
 ====  =====================================================  ===================
 """
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from credibly.inference.posterior import Scores, normal_quantile
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
+from credibly.model.likelihoods.families import NegativeBinomial, Poisson
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
+from credibly.model.likelihoods.proportions import Proportions
 from credibly.numerics.arrays import Array
-from credibly.numerics.quadrature import normal_points
+from credibly.numerics.quadrature import gauss_hermite, normal_points
 from credibly.numerics.special import log_softmax
 
 FEW_CLASSES = 5  # beyond that an error of 1e-4 costs milliseconds a row; predictions then aim at 1e-3
 QUANTILE_POINTS = 4096  # deterministic draws for quantiles of softmax probabilities: rank error of some 1e-3
+OBSERVATION_NODES = 40  # of the score, in intervals of a new target
+BISECTIONS = 60  # halvings of the interval between the quantiles of a mixture's parts
 DRAWN_NUMBERS = 200_000  # numbers held at a time, so that they stay in the cache
 
 
@@ -101,6 +106,69 @@ class SoftmaxPredictive:
     def proba(self, f: Array) -> Array:
         """Class probabilities at given scores, both (…, n, K)."""
         return self.likelihood.mean(f)
+
+
+class MeanPredictive:
+    """Targets with a mean: a generalised linear model and one score per row."""
+
+    def __init__(self, likelihood: FamilyLikelihood) -> None:
+        self.likelihood = likelihood
+
+    def mean(self, scores: Scores) -> Array:
+        """E[y | x], (n,), the score integrated out; at the mean score for links whose average diverges."""
+        averaged = self.likelihood.link.average(*scores)
+        return self.plug_in(scores) if averaged is None else averaged
+
+    def plug_in(self, scores: Scores) -> Array:
+        """E[y | x], (n,), at the mean score."""
+        return self.likelihood.mean(scores.mean)
+
+    def interval(self, scores: Scores, level: float) -> Array:
+        """Quantiles of the mean, (n, 2): the inverse link is monotone, so those of the score become those of it.
+
+        A score beyond the link's domain is a mean beyond all bounds: zero, or infinity where the link falls.
+        """
+        half = normal_quantile(level) * np.sqrt(scores.variance)
+        f = np.column_stack([scores.mean - half, scores.mean + half])
+        link = self.likelihood.link
+        inside = link.valid(f)
+        falling = link.power is not None and link.power < 0
+        ends = np.where(inside, link.mean(np.where(inside, f, 1.0)), np.inf if falling else 0.0)
+        return np.asarray(ends[:, ::-1] if falling else ends)
+
+    def observation_interval(self, scores: Scores, level: float) -> Array:
+        """Quantiles of a new target, (n, 2): of the family mixed over the score, by bisection."""
+        normal_quantile(level)  # checks the level
+        nodes, log_weights = gauss_hermite(OBSERVATION_NODES)
+        f = scores.mean[:, None] + np.sqrt(scores.variance)[:, None] * nodes
+        inside = self.likelihood.link.valid(f)
+        weight = np.where(inside, np.exp(log_weights), 0.0)  # scores without a mean are left out of the mixture
+        mixture = Mixture(self.likelihood, np.where(inside, f, 1.0), weight / weight.sum(axis=1, keepdims=True))
+        return np.column_stack([mixture.quantile(q) for q in (0.5 - level / 2, 0.5 + level / 2)])
+
+
+class Mixture(NamedTuple):
+    """A family's distribution mixed over scores, row by row."""
+
+    likelihood: FamilyLikelihood
+    f: Array  # (n, nodes)
+    weight: Array  # (n, nodes)
+
+    def quantile(self, q: float) -> Array:
+        """The least target with at least this mass at or below it, (n,)."""
+        family, s = self.likelihood.family, self.likelihood.dispersion
+        mu = self.likelihood.mean(self.f)
+        parts = family.quantile(np.array(q), mu, s)  # the mixture's quantile lies between those of its parts
+        low, high = parts.min(axis=1), parts.max(axis=1)
+        discrete = isinstance(family, Poisson | NegativeBinomial | Proportions)
+        step = 1.0 if discrete else 0.0
+        low = low - step
+        for _ in range(BISECTIONS):
+            middle = np.floor((low + high) / 2) if discrete else (low + high) / 2
+            enough = (self.weight * family.cdf(middle[:, None], mu, s)).sum(axis=1) >= q
+            settled = high - low <= step
+            low, high = np.where(enough | settled, low, middle), np.where(enough & ~settled, middle, high)
+        return np.asarray(high)
 
 
 def equal_tails(draws: Array, level: float) -> Array:

@@ -6,8 +6,13 @@ from credibly.data.source import Block, add
 from credibly.errors import CollinearityError, SeparationError
 from credibly.estimators.problem import Learnt, Problem
 from credibly.estimators.validation import named
-from credibly.model.likelihoods.kinds import n_outputs, true_likelihood
-from credibly.numerics.arrays import Array
+from credibly.inference.objective import scores
+from credibly.model.likelihoods.families import NegativeBinomial, Poisson
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
+from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs, true_likelihood
+from credibly.model.likelihoods.links import Log
+from credibly.model.likelihoods.proportions import Proportions
+from credibly.numerics.arrays import AnyArray, Array
 from credibly.predictive import predictive_of
 
 UNLIKELY, NEARLY_IMPOSSIBLE = 1e-2, 1e-5  # fitted probabilities that raise the suspicion of separated classes
@@ -22,9 +27,42 @@ def suspiciously_certain(problem: Problem, learnt: Learnt) -> bool:
     """
     W = learnt.contrast @ learnt.result.posterior.mean.reshape(learnt.contrast.shape[1], -1)
     small = problem.rows.n_rows * problem.shape.per_output <= SMALL_PROGRAMME
-    predictive = predictive_of(true_likelihood(problem.likelihood))
-    least = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)).min(axis=-1)).min()
+    likelihood = problem.likelihood
+    if isinstance(likelihood, FamilyLikelihood):
+        least = problem.rows.map(lambda rows: _least_mean(likelihood, scores(rows, W))).min()
+    else:
+        predictive = predictive_of(true_likelihood(likelihood))
+        least = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)).min(axis=-1)).min()
     return bool(least < (UNLIKELY if small else NEARLY_IMPOSSIBLE))
+
+
+def _least_mean(likelihood: FamilyLikelihood, f: Array) -> Array:
+    """How near a mean is to a bound that it reaches only at infinite scores; one where there is none."""
+    mu = likelihood.mean(f)
+    if isinstance(likelihood.family, Proportions):
+        return np.minimum(mu, 1 - mu)
+    return mu if _counts(likelihood) else np.ones_like(mu)
+
+
+def _counts(likelihood: FamilyLikelihood) -> bool:
+    return isinstance(likelihood.family, Poisson | NegativeBinomial) and isinstance(likelihood.link, Log)
+
+
+def _labels(likelihood: AnyLikelihood, Z: Array, y: AnyArray) -> tuple[Array, AnyArray] | None:
+    """Rows and labels whose separation is that of the problem; None where there is no such thing.
+
+    A proportion between 0 and 1 is a row of either class. A positive count holds its score where it is, as a row of
+    either class does; a count of zero lets it fall.
+    """
+    if not isinstance(likelihood, FamilyLikelihood):
+        return Z, y
+    if isinstance(likelihood.family, Proportions) and likelihood.link.threshold is not None:
+        high, low = y > 0, y < 1
+    elif _counts(likelihood):
+        high, low = y > 0, np.ones(len(y), dtype=bool)
+    else:
+        return None
+    return np.concatenate([Z[high], Z[low]]), np.repeat([1, 0], [high.sum(), low.sum()])
 
 
 def refuse_collinear(problem: Problem) -> None:
@@ -41,12 +79,14 @@ def refuse_collinear(problem: Problem) -> None:
         labels = [*problem.names, "the intercept"][: problem.shape.per_output]
         tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
         raise CollinearityError(
-            f"{_why_dependent(problem, tied)}, so without a prior their coefficients are not determined. Drop some of "
-            "them, or use a prior, e.g. Normal(scale=2.5)."
+            f"{_why_dependent(problem, tied)}, so without a prior the coefficients are not determined. Drop some "
+            "columns, or use a prior, e.g. Normal(scale=2.5)."
         )
 
 
 def _why_dependent(problem: Problem, tied: list[str]) -> str:
+    if problem.rows.n_rows == 1:
+        return "One sample determines one weight at most"
     constant = np.asarray(problem.names)[problem.columns.constant]
     if problem.shape.intercept and len(constant):
         return f"Constant columns repeat the intercept: {named(constant)}"
@@ -60,7 +100,12 @@ def refuse_separated(problem: Problem) -> None:
     from credibly.diagnostics.separation import separation
 
     counted = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight) > 0
-    Z, y = problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
+    labelled = _labels(
+        problem.likelihood, problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
+    )
+    if labelled is None:
+        return
+    Z, y = labelled
     n_classes = max(2, n_outputs(problem.likelihood))
     if len(np.unique(y)) < n_classes:
         raise SeparationError(

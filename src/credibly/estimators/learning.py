@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from credibly.data.columns import Columns
-from credibly.errors import CollinearityError, InputError, NotPositiveDefinite
+from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.determined import refuse_collinear, refuse_separated, suspiciously_certain
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.inference.evidence import INTERCEPT_SCALE, Maximum, ScaledPriors, maximise_evidence
@@ -57,7 +57,9 @@ def objective_of(problem: Problem, prior: PriorDensity | None, contrast: Array) 
 
 
 def first_point(problem: Problem, prior: PriorDensity | None, contrast: Array) -> Array:
-    """Where a search starts: the prior's centre."""
+    """Where a search starts: the prior's centre, unless the problem knows better."""
+    if problem.start is not None:
+        return problem.start
     return np.zeros(contrast.shape[1] * problem.shape.per_output) if prior is None else prior.mean
 
 
@@ -84,8 +86,8 @@ def find_mode(objective: Objective, start: Array, search: Search) -> InferenceRe
     return best_laplace(objective, start, search.controls)
 
 
-def _singular_prior(error: Exception) -> InputError:
-    return InputError(
+def _singular_prior(error: Exception) -> SingularPriorError:
+    return SingularPriorError(
         f"This prior, in the units of the data, is numerically singular beside these columns ({error}) Some "
         "column's mean is huge against its spread, or its unit against the prior's scale: centre and scale the "
         'columns, or use prior="empirical", which does not depend on units.'
@@ -123,7 +125,7 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
         row = np.append((problem.columns.mean - problem.frame.center) / problem.frame.scale, 1.0)
     priors = ScaledPriors(group, row, problem.shape.n_outputs)
     contrast = np.eye(problem.shape.n_outputs)
-    best = _best_scales(objective_of(problem, None, contrast), priors, search)
+    best = _best_scales(objective_of(problem, None, contrast), priors, search, problem.start)
     prior = priors.prior(best.theta)
     scale = np.exp(best.theta)
     resolved = standardised_prior(problem.columns, problem.shape, scale)
@@ -134,14 +136,15 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
     return Learnt(best.result, prior, contrast, best.status, resolved, scale)
 
 
-def _best_scales(objective: Objective, priors: ScaledPriors, search: Search) -> Maximum:
+def _best_scales(objective: Objective, priors: ScaledPriors, search: Search, start: Array | None) -> Maximum:
     """The scales of highest evidence; where there may be several modes, those of the highest one found."""
     if objective.likelihood.log_concave:
-        return maximise_evidence(objective, priors, search.controls)
+        return maximise_evidence(objective, priors, search.controls, start)
     best: Maximum | None = None
     for _ in range(MOST_ROUNDS):
         prior = priors.prior(np.zeros(priors.n_scales) if best is None else best.theta)
-        highest = best_laplace(replace(objective, prior=prior), prior.mean, search.controls)
+        first = prior.mean if start is None else start
+        highest = best_laplace(replace(objective, prior=prior), first, search.controls)
         if best is not None and highest.log_evidence <= best.result.log_evidence + HIGHER:
             break
         best = maximise_evidence(objective, priors, search.controls, start=highest.posterior.mean)

@@ -92,7 +92,8 @@ class LinearModel(BaseEstimator):
         self._first_prior, self._n_rows = learnt.prior, 0
         self._log_evidence, self.log_likelihood_ = 0.0, 0.0
         if learnt.prior_scale is not None:
-            self.prior_scale_ = float(learnt.prior_scale[0]) if self.prior == "empirical" else learnt.prior_scale
+            one = self.prior == "empirical" and learnt.prior_scale.size == 1
+            self.prior_scale_ = float(learnt.prior_scale[0]) if one else learnt.prior_scale
 
     def _keep(self, learnt: Learnt, frame: Frame, training: Training) -> None:
         """Turn what was learnt into fitted attributes, and a bad status into one warning."""

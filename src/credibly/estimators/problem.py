@@ -27,6 +27,7 @@ class Problem(NamedTuple):
     columns: Columns
     shape: WeightShape
     names: list[str]
+    start: Array | None = None  # free weights from which the search may start, where the prior's centre has no meaning
 
 
 class Search(NamedTuple):

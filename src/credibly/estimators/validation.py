@@ -88,7 +88,7 @@ def read_training(
 ) -> Table:
     """Columns, codes and weights of a training table, or an error that says what to change."""
     refuse_missing_labels(y)
-    X, y = _numbers(estimator, X, y, reset=reset)
+    X, y = read_numbers(estimator, X, y, reset=reset)
     check_labels(y)
     known, codes = encode(y, classes)
     table, weight = canonical(X), read_weights(sample_weight, X)
@@ -123,7 +123,7 @@ def refuse_one_class(found: AnyArray) -> None:
 
 def read_columns(estimator: BaseEstimator, X: Any) -> DesignMatrix:
     """Columns to predict from, in the order of the fit."""
-    table = canonical(_numbers(estimator, X, reset=False))
+    table = canonical(read_numbers(estimator, X, reset=False))
     check_finite(table, feature_names(estimator))
     return table
 
@@ -137,12 +137,12 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
         refuse_not_finite(X, names)
 
 
-def _numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool) -> Any:
+def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, **more: Any) -> Any:
     """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
     refuse_text(X)
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
     try:
-        return validate_data(estimator, X, *y, reset=reset, **options)
+        return validate_data(estimator, X, *y, reset=reset, **options, **more)
     except ValueError as error:
         if "could not convert string to float" in str(error):
             raise InputError(f"X holds text where numbers are expected ({error}). {ENCODE}") from error

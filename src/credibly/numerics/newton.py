@@ -41,6 +41,18 @@ class Status(Enum):
     SCALE_AT_BOUND = (
         "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
     )
+    DISPERSION_AT_BOUND = (
+        "The search for the dispersion ran to its bound: the targets vary far less, or far more, than the family says. "
+        "Use another family (a Poisson for a negative binomial without extra variance), or give dispersion=."
+    )
+    FITTED_EXACTLY = (
+        "The targets are fitted exactly, or there are no rows to spare, so the dispersion cannot be estimated and "
+        "standard deviations are NaN. Give the dispersion, use fewer columns or a prior."
+    )
+    UNDETERMINED = (
+        "Columns are linearly dependent, or there are fewer rows than weights: of all solutions the one of least norm "
+        "on standardised columns is reported, and standard deviations are NaN. Use a prior."
+    )
     SCALES_NOT_FOUND = (
         "The search for prior scales ended where the evidence still rises; use prior='empirical' or an explicit Normal."
     )
@@ -71,7 +83,16 @@ class Status(Enum):
         return self not in _NOT_GOOD
 
 
-_NOT_GOOD = {Status.SCALES_NOT_FOUND, Status.STEP_LIMIT, Status.SADDLE, Status.STALLED, Status.AWAY_FROM_MODE}
+_NOT_GOOD = {
+    Status.AWAY_FROM_MODE,
+    Status.DISPERSION_AT_BOUND,
+    Status.FITTED_EXACTLY,
+    Status.SADDLE,
+    Status.SCALES_NOT_FOUND,
+    Status.STALLED,
+    Status.STEP_LIMIT,
+    Status.UNDETERMINED,
+}
 
 
 class Local(NamedTuple):

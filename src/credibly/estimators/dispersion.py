@@ -1,0 +1,200 @@
+"""Learning a generalised linear model whose dispersion may have to be found too.
+
+With a proper prior the dispersion is the one of highest evidence: for least squares that is RSS / (n - γ), γ the
+effective number of weights, not RSS / n. Without a prior it is Pearson's, as R reports it, and for the negative
+binomial maximum likelihood.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from credibly.data.source import Block, Sums, add
+from credibly.errors import InputError, NotPositiveDefinite
+from credibly.estimators.learning import learn
+from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.inference.objective import scores
+from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.model.likelihoods.families import NegativeBinomial
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, pearson, starting_scores
+from credibly.model.priors import Jeffreys
+from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import PSD, weighted_gram
+from credibly.numerics.newton import Local, Solution, Status
+
+WIDEST = 12.0  # in log dispersion, on either side of a first guess
+PRECISE = 1e-9
+PERFECT = 1e-24  # of the targets' own spread: a fit this near is exact but for rounding
+
+
+def learn_glm(problem: Problem, choice: PriorChoice, dispersion: float | None, search: Search) -> Learnt:
+    """Weights, and the dispersion where it is not given; `Learnt.likelihood` has what was found."""
+    likelihood = family_likelihood(problem)
+    problem = problem._replace(start=starting_point(problem))
+    if dispersion is not None or not has_free_dispersion(likelihood):
+        return learn(problem, choice, search)._replace(likelihood=likelihood)
+    if isinstance(choice, Jeffreys):
+        raise InputError(
+            f"Jeffreys() needs a known dispersion for the {likelihood.family.name} family; give dispersion=."
+        )
+    if choice is None and likelihood.family.has_dispersion:
+        return _with_pearson(problem, search)
+    return _with_best(problem, choice, search)
+
+
+def family_likelihood(problem: Problem) -> FamilyLikelihood:
+    """The likelihood of a GLM's problem."""
+    assert isinstance(problem.likelihood, FamilyLikelihood)
+    return problem.likelihood
+
+
+def has_free_dispersion(likelihood: FamilyLikelihood) -> bool:
+    """Whether there is a dispersion that could be estimated."""
+    return likelihood.family.has_dispersion or isinstance(likelihood.family, NegativeBinomial)
+
+
+def with_dispersion(likelihood: FamilyLikelihood, s: float) -> FamilyLikelihood:
+    """The likelihood at another dispersion; for the negative binomial that is α of its variance μ + αμ²."""
+    if isinstance(likelihood.family, NegativeBinomial):
+        return replace(likelihood, family=NegativeBinomial(s))
+    return likelihood.with_dispersion(s)
+
+
+def dispersion_of(likelihood: FamilyLikelihood) -> float:
+    """The dispersion that a likelihood has."""
+    return likelihood.family.dispersion if isinstance(likelihood.family, NegativeBinomial) else likelihood.dispersion
+
+
+def fitted_means(problem: Problem, learnt: Learnt) -> Array:
+    """μ of every row at the estimate, (n,)."""
+    likelihood, W = family_likelihood(problem), learnt.result.posterior.mean[None, :]
+    return problem.rows.map(lambda rows: likelihood.mean(scores(rows, W)))
+
+
+def starting_point(problem: Problem) -> Array:
+    """Weights whose scores all have a mean: a constant score at the mean target, or least squares on R's scores."""
+    likelihood = family_likelihood(problem)
+    for candidate in (constant_score, _least_squares):
+        weights = candidate(problem, likelihood)
+        if weights is not None and np.isfinite(_log_probs(problem, weights)).all():
+            return weights
+    raise InputError(
+        f"No weights were found from which a search could start: with the {likelihood.link.name} link some scores have "
+        f"no mean of the {likelihood.family.name} family. Use the log link, or centre the columns and offsets."
+    )
+
+
+def _log_probs(problem: Problem, weights: Array) -> Array:
+    likelihood = family_likelihood(problem)
+    return problem.rows.map(lambda rows: likelihood.log_prob(rows.y, scores(rows, weights[None, :])))
+
+
+def constant_score(problem: Problem, likelihood: FamilyLikelihood) -> Array | None:
+    """Weights whose score is the same for all rows, that of the mean target; None without an intercept."""
+    if not problem.shape.intercept:
+        return None
+
+    def block(rows: Block) -> Sums:
+        weight = row_weights(rows)
+        offset = 0.0 if rows.offset is None else float(weight @ rows.offset)
+        return float(weight.sum()), float(weight @ rows.y), offset
+
+    n, total, offset = (float(part) for part in problem.rows.sum(block, add))
+    weights = np.zeros(problem.shape.per_output)
+    weights[-1] = likelihood.link.link(np.array(total / n)) - offset / n
+    return weights
+
+
+def _least_squares(problem: Problem, likelihood: FamilyLikelihood) -> Array:
+    def block(rows: Block) -> Sums:
+        target = starting_scores(likelihood, rows.y) - (0.0 if rows.offset is None else rows.offset)
+        return weighted_gram(rows.X, row_weights(rows)), np.asarray(rows.X.T @ (row_weights(rows) * target))
+
+    gram, moment = problem.rows.sum(block, add)
+    return np.asarray(np.linalg.lstsq(np.asarray(gram), np.asarray(moment))[0])
+
+
+def least_norm(problem: Problem) -> Learnt:
+    """Least squares where columns are dependent: of all solutions the one of least norm in the frame."""
+    likelihood = family_likelihood(problem)
+    w = _least_squares(problem, likelihood)
+    size = len(w)
+    unknown = PSD(np.full((size, size), np.nan, order="F"))
+    value = -float(_log_probs(problem, w) @ problem.rows.map(row_weights))
+    solution = Solution(w, Local(value, np.zeros(size), unknown), Status.UNDETERMINED, 1, 0.0)
+    result = InferenceResult(Gaussian(w, unknown), np.nan, -value, solution)
+    return Learnt(result, None, np.eye(1), Status.UNDETERMINED, likelihood=likelihood)
+
+
+def row_weights(rows: Block) -> Array:
+    """The weights of a block, ones where there are none."""
+    return np.ones(len(rows.y)) if rows.weight is None else rows.weight
+
+
+def _with_pearson(problem: Problem, search: Search) -> Learnt:
+    """Maximum likelihood, which does not depend on the dispersion, then Pearson's estimate of it."""
+    likelihood = family_likelihood(problem)
+    first = learn(problem, None, search)
+    y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, row_weights))
+    mu = fitted_means(problem, first)
+    chi2, free = pearson(likelihood.family, y, mu, weight), weight.sum() - problem.shape.per_output
+    if free <= 0 or chi2 <= PERFECT * pearson(likelihood.family, y, np.full_like(mu, y.mean()), weight):
+        return _without_spread(first, Status.FITTED_EXACTLY)._replace(likelihood=likelihood)
+    found = likelihood.with_dispersion(chi2 / free)
+    again = learn(problem._replace(likelihood=found, start=first.result.posterior.mean), None, search)
+    solution = again.result.solution._replace(steps=first.result.solution.steps)  # the second fit only changes units
+    return again._replace(result=again.result._replace(solution=solution), likelihood=found)
+
+
+def _without_spread(learnt: Learnt, status: Status) -> Learnt:
+    """An estimate whose standard deviations are not known: NaN, rather than zero or anything else."""
+    q = learnt.result.posterior
+    unknown = Gaussian(q.mean, PSD(np.full_like(q.precision.factor, np.nan)))
+    return learnt._replace(result=learnt.result._replace(posterior=unknown), status=status)
+
+
+def _with_best(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
+    """The dispersion of highest evidence, or of highest likelihood where there is no prior."""
+    from scipy.optimize import minimize_scalar
+
+    likelihood, start = family_likelihood(problem), problem.start
+    seen: dict[float, Learnt] = {}
+
+    def fit(log_s: float) -> Learnt:
+        nonlocal start
+        if log_s not in seen:
+            at = with_dispersion(likelihood, float(np.exp(log_s)))
+            seen[log_s] = learn(problem._replace(likelihood=at, start=start), choice, search)._replace(likelihood=at)
+            start = seen[log_s].result.posterior.mean
+        return seen[log_s]
+
+    def loss(log_s: float) -> float:
+        try:
+            result = fit(log_s).result
+        except NotPositiveDefinite:  # a dispersion so small that the prior vanishes beside the likelihood
+            return float("inf")
+        return -(result.log_likelihood if choice is None else result.log_evidence)
+
+    guess = _first_guess(problem)
+    found = minimize_scalar(
+        loss, bounds=(guess - WIDEST, guess + WIDEST), method="bounded", options={"xatol": PRECISE, "maxiter": 200}
+    )
+    best = fit(float(found.x))
+    if abs(found.x - guess) > WIDEST - 1e-3:
+        return best._replace(status=Status.DISPERSION_AT_BOUND)
+    return best
+
+
+def _first_guess(problem: Problem) -> float:
+    """log of Pearson's dispersion around the mean target; zero for the negative binomial."""
+    likelihood = family_likelihood(problem)
+    if isinstance(likelihood.family, NegativeBinomial):
+        return 0.0
+    y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, row_weights))
+    mean = np.full_like(y, np.average(y, weights=weight))
+    s = pearson(likelihood.family, y, mean, weight) / weight.sum()
+    if not s > 0:
+        raise InputError(
+            "All targets are alike, which leaves nothing to estimate the dispersion from: give dispersion=."
+        )
+    return float(np.log(s))

@@ -1,0 +1,358 @@
+"""Generalised linear models with a posterior: regression for targets of any exponential family."""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from credibly.data.source import Block
+from credibly.data.threads import single_threaded_blas
+from credibly.errors import InputError
+from credibly.estimators.dispersion import (
+    constant_score,
+    dispersion_of,
+    family_likelihood,
+    fitted_means,
+    has_free_dispersion,
+    learn_glm,
+    row_weights,
+    with_dispersion,
+)
+from credibly.estimators.learning import learn_from
+from credibly.estimators.linear_model import LinearModel, only
+from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.estimators.targets import Targets, read_offset, read_targets
+from credibly.estimators.validation import all_or_nothing
+from credibly.inference.laplace import laplace
+from credibly.inference.objective import Objective
+from credibly.inference.posterior import Scores
+from credibly.model.likelihoods.families import resolve_family
+from credibly.model.likelihoods.family_base import Family
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, deviance
+from credibly.model.likelihoods.links import Link, resolve_link
+from credibly.numerics.arrays import Array
+from credibly.predictive import MeanPredictive
+
+
+class Fitted(NamedTuple):
+    """What a likelihood says of the rows that were fitted."""
+
+    deviance: float
+    null_deviance: float
+
+
+class BayesianGLM(RegressorMixin, LinearModel):
+    r"""A generalised linear model with a posterior over its weights.
+
+    .. math:: y \mid x \sim \mathrm{family}(μ, s), \qquad g(μ) = w^T x + b + \mathrm{offset}
+
+    `family` is the distribution of the target, `link` is g: named by the link, so "probit" is Φ⁻¹. With ``prior=None``
+    coefficients, standard errors, deviance, AIC and BIC are those of R's ``glm``.
+
+    Parameters
+    ----------
+    family : "gaussian" (default), "bernoulli", "binomial", "poisson", "gamma", "inverse_gaussian", "negative_binomial"
+    link : str or None
+        "identity", "log", "logit", "probit", "cloglog", "loglog", "cauchit", "inverse", "inverse_square", "sqrt", or a
+        `credibly.links.Power`; None is the canonical one (the logarithm for the negative binomial).
+    prior : "empirical" (default), "ard", Normal, StudentT, Jeffreys, or None
+        As for the classifiers: None is maximum likelihood.
+    dispersion : float or None
+        s of Var(y) = s V(μ) (the variance of a Gaussian; α of the negative binomial's μ + αμ²). None estimates it: with
+        a proper prior by the evidence, without one as R does.
+    fit_intercept : bool
+    tol : float
+        Goal for the squared Newton decrement.
+    max_iter : int
+        Most Newton steps in one fit.
+    n_jobs : int or None
+        Threads for large tables.
+    random_state : int, RandomState or None
+    verbose : bool
+        Print every step.
+
+    Attributes
+    ----------
+    posterior_ : WeightPosterior
+        Of slopes, then intercept, in data units; its covariance is that of the observed curvature.
+    coef_ : (d,) array
+    intercept_ : float
+    dispersion_ : float
+    deviance_, null_deviance_ : float
+    standard_errors_ : (M,) array
+        From the expected information and `dispersion_`, as R.
+    log_likelihood_ : float
+        With all constants. Without a prior, R's ``logLik``: the dispersion there is deviance/n.
+    log_evidence_, occam_factor_, effective_parameters_, bic_, aic_ : float
+        BIC and AIC count an estimated dispersion as one parameter, as R.
+    family_, link_
+        What was used.
+    prior_, prior_scale_, status_, n_iter_
+        As for the classifiers.
+
+    References
+    ----------
+    McCullagh & Nelder 1989; PRML sec. 4.3.6 (where the constant is constant in w, not in s).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from credibly import BayesianGLM
+    >>> X, counts = np.array([[0.0], [1.0], [2.0], [3.0]]), [1, 2, 4, 9]
+    >>> model = BayesianGLM(family="poisson", prior=None).fit(X, counts)
+    >>> model.coef_.round(3), round(model.intercept_, 3)
+    (array([0.748]), -0.061)
+    >>> model.predict([[4.0]]).round(2)
+    array([18.74])
+    """
+
+    _likelihood: FamilyLikelihood
+
+    def __init__(
+        self,
+        family: str | Family = "gaussian",
+        link: str | Link | None = None,
+        *,
+        prior: PriorChoice = "empirical",
+        dispersion: float | None = None,
+        fit_intercept: bool = True,
+        tol: float = 1e-20,
+        max_iter: int = 100,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.family = family
+        self.link = link
+        self.prior = prior
+        self.dispersion = dispersion
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- learning ----------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Self:
+        """Learn the posterior of the weights.
+
+        Parameters
+        ----------
+        X : (n, d) array, CSR matrix or data frame
+        y : (n,) targets
+            Binomial: (n, 2) successes and failures, or proportions with `sample_weight` as numbers of trials.
+        sample_weight : (n,) array, optional
+            Multiplies each row's log-likelihood: a weight of 2 is the row twice.
+        offset : (n,) array, optional
+            Added to the score.
+        exposure : (n,) array, optional
+            For the log link: its logarithm is added to the score.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self), single_threaded_blas():
+            self._check_shared_choices()
+            likelihood = self._chosen_likelihood()
+            extra = (sample_weight, read_offset(likelihood.link, offset, exposure))
+            targets = read_targets(self, likelihood.family, X, y, *extra)
+            self._forget()
+            self._first_fit(likelihood, targets)
+        return self
+
+    def partial_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Self:
+        """Update the posterior with more rows; the first call is `fit`, whose dispersion and prior scales stay.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            As for `fit`.
+
+        Returns
+        -------
+        self
+        """
+        if not hasattr(self, "posterior_"):
+            return self.fit(X, y, sample_weight, offset, exposure)
+        with all_or_nothing(self), single_threaded_blas():
+            extra = (sample_weight, read_offset(self.link_, offset, exposure))
+            targets = read_targets(self, self.family_, X, y, *extra, reset=False)
+            problem = self._next_problem(targets.training)._replace(start=self.posterior_.gaussian.mean)
+            learnt = learn_from(problem, self.posterior_.gaussian, np.eye(1), self._search())
+            self._keep_fit(learnt, problem, targets)
+        return self
+
+    def _chosen_likelihood(self) -> FamilyLikelihood:
+        family = resolve_family(self.family)
+        link = resolve_link(self.link, family)
+        if self.dispersion is None:
+            return FamilyLikelihood(family, link)
+        likelihood = FamilyLikelihood(family, link)
+        if isinstance(self.dispersion, bool) or not np.isreal(self.dispersion):
+            raise InputError(f"dispersion must be a positive number or None; got {self.dispersion!r}.")
+        if not has_free_dispersion(likelihood):
+            raise InputError(
+                f"The {family.name} family has no dispersion; leave dispersion=None. For counts that vary more than a "
+                'Poisson\'s use family="negative_binomial", or covariance("robust").'
+            )
+        return with_dispersion(likelihood, float(self.dispersion))
+
+    def _first_fit(self, likelihood: FamilyLikelihood, targets: Targets) -> None:
+        problem = self._problem(likelihood, targets.training)
+        learnt = learn_glm(problem, self.prior, self.dispersion, self._search())
+        assert isinstance(learnt.likelihood, FamilyLikelihood)
+        problem = problem._replace(likelihood=learnt.likelihood)
+        self._start_keeping(problem, learnt)
+        self.family_, self.link_ = learnt.likelihood.family, learnt.likelihood.link
+        self.dispersion_ = dispersion_of(learnt.likelihood)
+        self._keep_fit(learnt, problem, targets)
+        if self.prior is None and self.family_.has_dispersion and self.dispersion is None:
+            self.log_likelihood_ = self._r_log_likelihood(problem, learnt)
+
+    def _keep_fit(self, learnt: Learnt, problem: Problem, targets: Targets) -> None:
+        first = self._n_rows == 0
+        constant = targets.log_constant
+        learnt = learnt._replace(
+            result=learnt.result._replace(
+                log_likelihood=learnt.result.log_likelihood + constant,
+                log_evidence=learnt.result.log_evidence + constant,
+            )
+        )
+        self._keep(learnt, problem.frame, targets.training)
+        W = self.posterior_.mean
+        self.coef_ = W[: self._shape.n_features]
+        self.intercept_ = float(W[-1]) if self._shape.intercept else 0.0
+        self._fitted = self._describe_fit(problem, learnt) if first else None
+
+    def _describe_fit(self, problem: Problem, learnt: Learnt) -> Fitted:
+        y, weight = _targets_of(problem)
+        mu, family = fitted_means(problem, learnt), self.family_
+        null = _null_means(problem, self._search())
+        return Fitted(deviance(family, y, mu, weight), deviance(family, y, null, weight))
+
+    def _r_log_likelihood(self, problem: Problem, learnt: Learnt) -> float:
+        """R's logLik: the dispersion there is deviance / n."""
+        y, weight = _targets_of(problem)
+        mu = fitted_means(problem, learnt)
+        s = deviance(self.family_, y, mu, weight) / weight.sum()
+        return float(weight @ self.family_.log_density(y, mu, s))
+
+    # --- what was learnt ---------------------------------------------------------------------------------------
+
+    def _described(self) -> Fitted:
+        check_is_fitted(self)
+        if self._fitted is None:
+            raise InputError("The deviance is that of one fit; after partial_fit the earlier rows are gone.")
+        return self._fitted
+
+    @property
+    def deviance_(self) -> float:
+        """Minus twice s times the log-likelihood, from that of a perfect fit."""
+        return self._described().deviance
+
+    @property
+    def null_deviance_(self) -> float:
+        """The deviance of the intercept alone (and the offset)."""
+        return self._described().null_deviance
+
+    @property
+    def _n_identified(self) -> int:
+        """R's count: an estimated dispersion is a parameter."""
+        return self._shape.per_output + (self.dispersion is None and has_free_dispersion(self._likelihood))
+
+    def _what(self) -> str:
+        return f"{self.family_.name} family, {self.link_.name} link"
+
+    def _notes(self) -> list[str]:
+        said = f"dispersion: {self.dispersion_:.5g}"
+        if self._fitted is not None:
+            said += f"; deviance: {self.deviance_:.5g} (null {self.null_deviance_:.5g})"
+        return [said]
+
+    # --- prediction --------------------------------------------------------------------------------------------
+
+    def _scores(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Scores:
+        m, v = self.predict_latent(X)
+        shift = read_offset(self.link_, offset, exposure, n_rows=len(m))
+        return Scores(m if shift is None else m + shift, v)
+
+    def predict(self, X: ArrayLike, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
+        """The mean of the target, (n,): averaged over the posterior, at the estimate when prior is None.
+
+        For the inverse, the inverse-square and other power links E[g⁻¹(f)] of a Gaussian score diverges: there it is
+        the mean at the posterior mode (the plug-in), whatever the prior.
+        """
+        scores = self._scores(X, offset, exposure)
+        predictive = MeanPredictive(self._likelihood)
+        return predictive.plug_in(scores) if self.prior_ is None else predictive.mean(scores)
+
+    def predict_interval(
+        self,
+        X: ArrayLike,
+        level: float = 0.9,
+        *,
+        kind: str = "mean",
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Array:
+        """Equal-tailed interval, (n, 2): of the mean, or of a new observation.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        level : float
+            Mass of the interval.
+        kind : "mean" (default) or "observation"
+            "mean": a credible interval of the mean, g⁻¹(m ± z√v). "observation": quantiles of a new target, the
+            posterior and the noise together (for the binomial: of a single trial).
+        offset, exposure
+            As for `fit`.
+        """
+        observation = only(kind, {"mean": False, "observation": True}, "kind")
+        scores = self._scores(X, offset, exposure)
+        predictive = MeanPredictive(self._likelihood)
+        return predictive.observation_interval(scores, level) if observation else predictive.interval(scores, level)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # R² is not what these models maximise
+        return tags
+
+
+def _targets_of(problem: Problem) -> tuple[Array, Array]:
+    return problem.rows.map(lambda rows: rows.y), problem.rows.map(row_weights)
+
+
+def _null_means(problem: Problem, search: Search) -> Array:
+    """Means of the model with the intercept alone; of the offset alone where there is none."""
+    likelihood = family_likelihood(problem)
+    if not problem.shape.intercept:
+        return problem.rows.map(lambda rows: likelihood.mean(_offsets(rows)))
+    rows = problem.rows.through(lambda Z: np.ones((Z.shape[0], 1)))
+    start = constant_score(problem, likelihood)
+    assert start is not None
+    alone = laplace(Objective(likelihood, rows, None, np.eye(1)), start[-1:], search.controls)
+    return rows.map(lambda part: likelihood.mean(_offsets(part) + alone.posterior.mean[0]))
+
+
+def _offsets(rows: Block) -> Array:
+    return np.zeros(len(rows.y)) if rows.offset is None else rows.offset

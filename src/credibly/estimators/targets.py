@@ -1,0 +1,111 @@
+"""Targets of a regression as a user gives them: counts, proportions, offsets, exposures, checked once."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import column_or_1d
+
+from credibly.errors import InputError
+from credibly.estimators.validation import (
+    Training,
+    canonical,
+    check_finite,
+    feature_names,
+    read_numbers,
+    read_weights,
+)
+from credibly.model.likelihoods.family_base import Family
+from credibly.model.likelihoods.links import Link, Log
+from credibly.model.likelihoods.proportions import Binomial
+from credibly.numerics.arrays import Array
+
+
+class Targets(NamedTuple):
+    """Training rows, and what the log-likelihood has that does not depend on the weights."""
+
+    training: Training
+    log_constant: float  # binomial coefficients
+
+
+def read_targets(
+    estimator: BaseEstimator,
+    family: Family,
+    X: Any,
+    y: Any,
+    sample_weight: ArrayLike | None,
+    offset: Array | None,
+    *,
+    reset: bool = True,
+) -> Targets:
+    """Columns, targets, weights and offsets of a training table, or an error that says what to change."""
+    table, y = read_numbers(estimator, X, y, reset=reset, y_numeric=True, multi_output=isinstance(family, Binomial))
+    X = canonical(table)
+    weight = read_weights(sample_weight, X)
+    y = np.asarray(y, dtype=float)
+    if not np.isfinite(y).all():
+        bad = np.flatnonzero(~np.isfinite(y if y.ndim == 1 else y.sum(axis=1)))
+        raise InputError(f"y contains NaN or infinity in {len(bad)} rows, the first in row {bad[0]}; drop those rows.")
+    constant = 0.0
+    if isinstance(family, Binomial):
+        y, weight, constant = _proportions(family, y, weight)
+    else:
+        family.check_targets(y)
+    if offset is not None and len(offset) != len(y):
+        raise InputError(f"offset (or exposure) has {len(offset)} entries for {len(y)} rows.")
+    if weight is not None and not weight.all():
+        check_finite(X, feature_names(estimator))
+    return Targets(Training(X, y, weight, offset), constant)
+
+
+def _proportions(family: Binomial, y: Array, weight: Array | None) -> tuple[Array, Array, float]:
+    """Successes and failures, or proportions of `weight` trials, as proportions, trials and log coefficients."""
+    if y.ndim == 2:
+        if y.shape[1] != 2:
+            raise InputError(f"Binomial targets are (n, 2), successes and failures, or proportions; got {y.shape}.")
+        if (y < 0).any():
+            raise InputError("Numbers of successes and failures must not be negative.")
+        totals = y.sum(axis=1)
+        empty = totals == 0
+        successes = y[:, 0]
+        y = np.divide(successes, totals, out=np.zeros_like(totals), where=~empty)
+        family.check_totals(y, totals)
+        repeat = np.ones_like(totals) if weight is None else weight
+        return y, totals * repeat, float(repeat @ family.log_coefficients(y, totals))
+    totals = np.ones_like(y) if weight is None else weight
+    family.check_targets(y)
+    family.check_totals(y, totals)
+    return y, totals, float(family.log_coefficients(y, totals).sum())
+
+
+def read_offset(
+    link: Link, offset: ArrayLike | None, exposure: ArrayLike | None, *, n_rows: int | None = None
+) -> Array | None:
+    """What is added to the scores: an offset, or the logarithm of an exposure."""
+    if offset is None and exposure is None:
+        return None
+    total: Array | float = 0.0 if offset is None else _numbers(offset, "offset")
+    if exposure is not None:
+        if not isinstance(link, Log):
+            raise InputError(
+                f"exposure multiplies the mean, which is an offset for the log link only; this is {link.name}."
+            )
+        time = _numbers(exposure, "exposure")
+        if not (time > 0).all():
+            raise InputError(f"exposure must be positive; row {int(np.flatnonzero(time <= 0)[0])} is not.")
+        total = total + np.log(time)
+    shift = np.asarray(total)
+    if n_rows is not None and len(shift) != n_rows:
+        raise InputError(f"offset (or exposure) has {len(shift)} entries for {n_rows} rows.")
+    return shift
+
+
+def _numbers(values: ArrayLike, what: str) -> Array:
+    try:
+        array = np.asarray(column_or_1d(values), dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be one number per row: {error}") from error
+    if not np.isfinite(array).all():
+        raise InputError(f"{what} must be finite; row {int(np.flatnonzero(~np.isfinite(array))[0])} is not.")
+    return array
