@@ -7,7 +7,8 @@ from credibly._version import __version__
 from credibly.diagnostics.separation import separation
 from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.least_squares import LeastSquaresClassifier
-from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression
+from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression, NoisyThresholdClassifier
+from credibly.model.likelihoods import NormalMixture
 from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.newton import Status
 
@@ -17,7 +18,9 @@ __all__ = [
     "BayesianProbitRegression",
     "Jeffreys",
     "LeastSquaresClassifier",
+    "NoisyThresholdClassifier",
     "Normal",
+    "NormalMixture",
     "Status",
     "StudentT",
     "__version__",

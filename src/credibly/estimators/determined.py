@@ -86,7 +86,7 @@ def refuse_collinear(problem: Problem) -> None:
 
 def _why_dependent(problem: Problem, tied: list[str]) -> str:
     if problem.rows.n_rows == 1:
-        return "One sample determines one weight at most"
+        return "There is only one sample"
     constant = np.asarray(problem.names)[problem.columns.constant]
     if problem.shape.intercept and len(constant):
         return f"Constant columns repeat the intercept: {named(constant)}"

@@ -194,7 +194,6 @@ def _first_guess(problem: Problem) -> float:
     mean = np.full_like(y, np.average(y, weights=weight))
     s = pearson(likelihood.family, y, mean, weight) / weight.sum()
     if not s > 0:
-        raise InputError(
-            "All targets are alike, which leaves nothing to estimate the dispersion from: give dispersion=."
-        )
+        why = "From one sample" if len(y) == 1 else "From targets that are all alike"
+        raise InputError(f"{why} no dispersion can be estimated: give it (dispersion=).")
     return float(np.log(s))

@@ -5,17 +5,29 @@ from typing import Any, TypeVar
 from credibly.errors import InputError
 from credibly.estimators.linear_classifier import LinearClassifier
 from credibly.estimators.linear_model import only
-from credibly.estimators.problem import PriorChoice
-from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood
+from credibly.estimators.mixture import learn_mixture
+from credibly.estimators.noise import NoiseChoice
+from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.model.likelihoods import (
+    BernoulliLogit,
+    BernoulliMixture,
+    BernoulliProbit,
+    Categorical,
+    Likelihood,
+    NormalMixture,
+    threshold_likelihood,
+)
+from credibly.model.likelihoods.kinds import true_likelihood
 
 Classifier = TypeVar("Classifier", bound=type[LinearClassifier])
 
 PARAMETERS = """Parameters
     ----------
-    prior : "empirical" (default), "ard", Normal, or None
+    prior : "empirical" (default), "ard", Normal, StudentT, Jeffreys, or None
         What is believed about the weights. "empirical": one scale for the coefficients of standardised columns, found
-        by maximising the evidence; "ard": one for each column; a `Normal` is in the units of the data; None is maximum
-        likelihood, without evidence or averaging.
+        by maximising the evidence; "ard": one for each column; a `Normal` or `StudentT` is in the units of the data;
+        `Jeffreys()` is Firth's bias reduction, finite on separated data; None is maximum likelihood, without evidence
+        or averaging.
     fit_intercept : bool
         Whether there is an intercept; it never shares the slopes' prior.
     inference : "laplace"
@@ -25,8 +37,11 @@ PARAMETERS = """Parameters
         the Hessian is taken at the averaged iterate, and `status_` and `distance_to_mode_` say how far off it is.
     multi_class : "auto" (default) or "softmax"
         BayesianLogisticRegression only: "softmax" gives two classes a weight vector each, too.
-    label_noise : float
-        0.0: labels are taken at their word.
+    label_noise : 0.0 (default), float, pair, "estimate" or Beta
+        How often labels are wrong: a number below 1/2 for both classes (for K classes: to any other class), a pair
+        (eps01, eps10) with eps01 = P(recorded 1 | true 0), or "estimate", which may also stand in the pair. Estimated
+        with Beta(1, 9) beliefs about twice the flip probability, or those given as `credibly.priors.Beta`; without a
+        prior by maximum likelihood. Predictions are of the true class.
     tol : float
         Goal for the squared Newton decrement: the squared distance to the mode, in posterior standard deviations.
     max_iter : int
@@ -60,10 +75,14 @@ PARAMETERS = """Parameters
         -2 log_likelihood_ + m ln n.
     aic_ : float
         -2 log_likelihood_ + 2 m.
-    prior_ : Normal or None
+    prior_ : Normal, StudentT, Jeffreys or None
         The prior used, in data units.
     prior_scale_ : float or (d,) array
         Learnt scales on standardised columns ("empirical" and "ard").
+    label_noise_, label_noise_std_ : float or (2,) array
+        Flip probabilities used or learnt, and their standard deviations (0 where fixed).
+    label_noise_modes_ : list of dict
+        All modes found when it is estimated, the best first: label_noise, log_evidence, log_joint.
     status_ : Status
         How the search ended, as a sentence.
     n_iter_ : int
@@ -168,9 +187,102 @@ class BayesianProbitRegression(LinearClassifier):
     _multi_class = False
 
     def _likelihood_for(self, n_classes: int) -> Likelihood | Categorical:
-        if n_classes > 2:
-            raise InputError(
-                "Only binary classification is supported. The type of the target is multiclass: "
-                f"{n_classes} classes were found. For more than two use BayesianLogisticRegression (softmax)."
-            )
+        two_classes_only(n_classes)
         return BernoulliProbit()
+
+
+def two_classes_only(n_classes: int) -> None:
+    """Refuse more classes than a threshold can tell apart."""
+    if n_classes > 2:
+        raise InputError(
+            "Only binary classification is supported. The type of the target is multiclass: "
+            f"{n_classes} classes were found. For more than two use BayesianLogisticRegression (softmax)."
+        )
+
+
+@documented
+class NoisyThresholdClassifier(LinearClassifier):
+    r"""Two classes by a noisy threshold: y = 1 where the score reaches θ, and θ has any distribution.
+
+    .. math:: p(y = 1 \mid x) = P(θ ≤ w^T φ(x)) = F_θ(w^T φ(x))
+
+    The logit is a logistic θ, the probit a normal one; a Cauchy θ hardly reacts to mislabelled rows, a Gumbel θ is
+    the complementary log–log link of survival times. `log_evidence_` ranks them. Where log F is not concave (Cauchy,
+    Student-t, mixtures) the search starts from several places, and `status_` says when the curvature was replaced.
+
+    threshold : str, StudentT, NormalMixture, or frozen distribution of scipy.stats
+        "logistic" (default), "normal", "cauchy", "gumbel" (complementary log–log), "gumbel_max" (log–log), or the name
+        of the link ("logit", "probit", "cauchit", "cloglog", "loglog"). ``NormalMixture(..., learn=True)`` is learnt
+        too: its shape is that of highest evidence, standardised to mean 0 and variance 1, which intercept and slopes
+        take up; `threshold_` has the result.
+
+    {parameters}
+
+    References
+    ----------
+    PRML sec. 4.3.5; McCullagh & Nelder 1989, sec. 4.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from credibly import NoisyThresholdClassifier
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [5.0]])
+    >>> model = NoisyThresholdClassifier(threshold="cauchy").fit(X, [0, 0, 1, 0, 1, 1])
+    >>> model.predict([[0.5], [4.5]])
+    array([0, 1])
+    """
+
+    _multi_class = False
+
+    def __init__(
+        self,
+        threshold: Any = "logistic",
+        *,
+        prior: PriorChoice = "empirical",
+        fit_intercept: bool = True,
+        inference: str = "laplace",
+        solver: str = "newton",
+        label_noise: Any = 0.0,
+        tol: float = 1e-20,
+        max_iter: int = 100,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            prior=prior,
+            fit_intercept=fit_intercept,
+            inference=inference,
+            solver=solver,
+            label_noise=label_noise,
+            tol=tol,
+            max_iter=max_iter,
+            n_jobs=n_jobs,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.threshold = threshold
+
+    def _likelihood_for(self, n_classes: int) -> Likelihood | Categorical:
+        two_classes_only(n_classes)
+        return threshold_likelihood(self.threshold)
+
+    def _learn(self, problem: Problem, noise: NoiseChoice | None, search: Search) -> Learnt:
+        mixture = self.threshold if isinstance(self.threshold, NormalMixture) and self.threshold.learn else None
+        if mixture is None:
+            return super()._learn(problem, noise, search)
+        if noise is not None:
+            raise InputError(
+                "A mixture that is to be learnt and label noise explain the same rows; choose one of them."
+            )
+        return learn_mixture(problem, mixture, self.prior, search)
+
+    def _keep_noise(self, noise: NoiseChoice | None, learnt: Learnt) -> None:
+        super()._keep_noise(noise, learnt)
+        likelihood = true_likelihood(self._likelihood)
+        self.threshold_ = likelihood.mixture if isinstance(likelihood, BernoulliMixture) else self.threshold
+
+    @property
+    def _n_identified(self) -> int:
+        learnt = isinstance(self.threshold, NormalMixture) and self.threshold.learn
+        return super()._n_identified + (len(self.threshold_.to_vector()) if learnt else 0)

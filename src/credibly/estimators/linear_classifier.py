@@ -10,11 +10,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
+from credibly.estimators.hypothesis_tests import HypothesisTests
 from credibly.estimators.learning import learn, learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
 from credibly.estimators.probabilities import ProbabilityMixin
-from credibly.estimators.problem import Learnt, PriorChoice
+from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.validation import Table, Training, all_or_nothing, generator, read_labels, read_training
 from credibly.inference.frame import Frame
 from credibly.model.likelihoods import Categorical, Likelihood
@@ -24,7 +25,7 @@ from credibly.numerics.arrays import Array
 from credibly.predictive import Predictive, predictive_of
 
 
-class LinearClassifier(ProbabilityMixin, ClassifierMixin, LinearModel):
+class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, LinearModel):
     """What the linear classifiers share: everything but the likelihood."""
 
     _multi_class: ClassVar[bool]
@@ -132,14 +133,16 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, LinearModel):
         training = table.training(likelihood)
         problem = self._problem(likelihood, training)
         search = self._search(stochastic=self.solver == "sgd")
-        if noise is not None and noise.belief is not None:
-            learnt = learn_with_noise(problem, self.prior, noise.belief, search)
-        else:
-            learnt = learn(problem, self.prior, search)
+        learnt = self._learn(problem, noise, search)
         self.classes_ = table.classes
         self._start_keeping(problem, learnt)
         self._keep_noise(noise, learnt)
         self._keep_weights(learnt, problem.frame, training)
+
+    def _learn(self, problem: Problem, noise: NoiseChoice | None, search: Search) -> Learnt:
+        if noise is not None and noise.belief is not None:
+            return learn_with_noise(problem, self.prior, noise.belief, search)
+        return learn(problem, self.prior, search)
 
     def _update(self, table: Table) -> None:
         training = table.training(self._likelihood)

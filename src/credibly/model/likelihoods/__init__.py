@@ -2,6 +2,33 @@
 
 from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
 from credibly.model.likelihoods.categorical import Categorical
-from credibly.model.likelihoods.thresholds import BernoulliLogit, BernoulliProbit
+from credibly.model.likelihoods.choices import threshold_likelihood
+from credibly.model.likelihoods.distribution import BernoulliDistribution, LocationScale
+from credibly.model.likelihoods.mixture import LOGISTIC_MIXTURE, BernoulliMixture, NormalMixture
+from credibly.model.likelihoods.thresholds import (
+    BernoulliCauchit,
+    BernoulliCloglog,
+    BernoulliLogit,
+    BernoulliLoglog,
+    BernoulliProbit,
+    BernoulliStudent,
+)
 
-__all__ = ["BernoulliLogit", "BernoulliProbit", "Categorical", "Expansion", "Likelihood", "Slopes"]
+__all__ = [
+    "LOGISTIC_MIXTURE",
+    "BernoulliCauchit",
+    "BernoulliCloglog",
+    "BernoulliDistribution",
+    "BernoulliLogit",
+    "BernoulliLoglog",
+    "BernoulliMixture",
+    "BernoulliProbit",
+    "BernoulliStudent",
+    "Categorical",
+    "Expansion",
+    "Likelihood",
+    "LocationScale",
+    "NormalMixture",
+    "Slopes",
+    "threshold_likelihood",
+]

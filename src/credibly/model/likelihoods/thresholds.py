@@ -1,10 +1,26 @@
-"""Noisy thresholds: t = 1 if f ≥ θ, and p(y = 1 | f) is the distribution function of θ."""
+"""Noisy thresholds: t = 1 if f ≥ θ, and p(y = 1 | f) is the distribution function of θ.
+
+Light tails (logistic, normal), heavy ones (Cauchy, Student) and unequal ones (Gumbel). Normal mixtures are in
+`mixture`, distributions of SciPy in `distribution`.
+
+Notation
+--------
+====  ==============================================
+z     ±f, the score seen from the label
+u     e^f, the rate of the complementary log-log
+ν     degrees of freedom
+====  ==============================================
+"""
+
+from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import ndtr, stdtr
 
+from credibly.errors import InputError
 from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
-from credibly.numerics import averages
+from credibly.model.likelihoods.density import DensityThreshold, Score
+from credibly.numerics import averages, special_links
 from credibly.numerics.arrays import Array
 from credibly.numerics.averages import Tilted
 from credibly.numerics.special import (
@@ -15,6 +31,7 @@ from credibly.numerics.special import (
     normal_hazard_slope,
     sigmoid,
 )
+from credibly.numerics.special_links import rate
 
 
 def sign(y: Array) -> Array:
@@ -105,3 +122,184 @@ class BernoulliProbit(Likelihood):
 
     def log_average(self, y: Array, m: Array, v: Array) -> Array:
         return averages.log_normal_cdf(sign(y) * m, v)
+
+
+class BernoulliCauchit(DensityThreshold):
+    r"""The Cauchy threshold: two classes, cauchit link; a few wrong labels hardly move it.
+
+    .. math:: p(y = 1 \mid f) = \tfrac12 + \arctan(f) / \pi
+
+    Not log-concave: log p falls only like log |f|, and a posterior may have several modes.
+
+    Examples
+    --------
+    >>> round(float(BernoulliCauchit().mean(np.array(1.0))), 12)
+    0.75
+    """
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        return special_links.log_cauchy_cdf(sign(y) * f)
+
+    def grad(self, y: Array, f: Array) -> Array:
+        return sign(y) * special_links.cauchy_hazard(sign(y) * f)
+
+    def score(self, f: Array) -> Score:
+        return student_score(1.0, f)
+
+    def mean(self, f: Array) -> Array:
+        return np.asarray(np.arctan2(1.0, -np.asarray(f, dtype=float)) / np.pi)
+
+
+class BernoulliStudent(DensityThreshold):
+    r"""The Student-t threshold: between the Cauchy (ν = 1) and the normal (ν → ∞).
+
+    .. math:: p(y = 1 \mid f) = F_\nu(f), \qquad
+              p(\theta) = \frac{(1 + \theta^2/\nu)^{-(\nu+1)/2}}{\sqrt\nu\, B(\nu/2, 1/2)}
+
+    With ν = 7 it is close to the logistic threshold, stretched by 1.6; smaller ν forgives more wrong labels.
+
+    Parameters
+    ----------
+    df : float
+        Degrees of freedom ν > 0.
+
+    References
+    ----------
+    Liu (2004), Robit regression.
+
+    Examples
+    --------
+    >>> BernoulliStudent(7.0)
+    BernoulliStudent(df=7.0)
+    >>> float(BernoulliStudent(2.0).mean(np.array(0.0)))
+    0.5
+    """
+
+    def __init__(self, df: float) -> None:
+        if not 0 < df < np.inf:
+            raise InputError(
+                f"the degrees of freedom df of a Student-t threshold must be a positive number, not {df!r}"
+            )
+        self.df = float(df)
+        self.width = min(1.0, float(np.sqrt(df)))  # its singularities are at ±i√ν
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        return special_links.log_student_cdf(self.df, sign(y) * f)
+
+    def grad(self, y: Array, f: Array) -> Array:
+        return sign(y) * special_links.student_hazard(self.df, sign(y) * f)
+
+    def score(self, f: Array) -> Score:
+        return student_score(self.df, f)
+
+    def mean(self, f: Array) -> Array:
+        return np.asarray(stdtr(self.df, f))
+
+    def __repr__(self) -> str:
+        return f"BernoulliStudent(df={self.df!r})"
+
+
+def student_score(df: float, f: Array) -> Score:
+    """Score −(ν+1)f/(ν+f²) of Student's t and its slope; squares of f do not overflow."""
+    f = np.asarray(f, dtype=float)
+    distance = np.hypot(np.sqrt(df), f)
+    along, across = f / distance, np.sqrt(df) / distance
+    return Score(-(df + 1) * along / distance, (df + 1) * (along - across) * (along + across) / distance / distance)
+
+
+class BernoulliCloglog(DensityThreshold):
+    r"""The Gumbel threshold: two classes, complementary log-log link.
+
+    .. math:: p(y = 1 \mid f) = 1 - \exp(-e^f)
+
+    y = 1 says that something with rate e^f happened at least once. The threshold is the smallest of many
+    (`scipy.stats.gumbel_l`). Log-concave for both labels; p(y = 0 | f) falls double-exponentially.
+
+    Examples
+    --------
+    >>> float(BernoulliCloglog().log_prob(0, np.array(0.0)))
+    -1.0
+    """
+
+    log_concave: ClassVar[bool] = True
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        return _by_label(y, special_links.log_cloglog(f), -rate(f))
+
+    def grad(self, y: Array, f: Array) -> Array:
+        return self.slopes(y, f).grad
+
+    def score(self, f: Array) -> Score:
+        return Score(1.0 - rate(f), -rate(f))
+
+    def mean(self, f: Array) -> Array:
+        return -np.expm1(-rate(f))
+
+    # The general formulas for derivatives cancel at small u and meet 0 · inf at large u; the closed forms do neither.
+    def slopes(self, y: Array, f: Array) -> Slopes:
+        one, u = special_links.cloglog(f), rate(f)
+        return Slopes(_by_label(y, one.grad, -u), _by_label(y, one.curvature, u))
+
+    def third(self, y: Array, f: Array) -> Array:
+        return _by_label(y, special_links.cloglog(f).third, -rate(f))
+
+    def information(self, f: Array) -> Array:
+        return special_links.cloglog_information(f).first
+
+    def information_slope(self, f: Array) -> Array:
+        return special_links.cloglog_information(f).second
+
+
+def _by_label(y: Array, one: Array, zero: Array) -> Array:
+    return np.where(np.asarray(y) > 0.5, one, zero)[()]
+
+
+class BernoulliLoglog(Likelihood):
+    r"""The threshold of a Gumbel maximum: two classes, log-log link; the mirror image of the complementary log-log.
+
+    .. math:: p(y = 1 \mid f) = \exp(-e^{-f})
+
+    The threshold is the largest of many (`scipy.stats.gumbel_r`). It is `BernoulliCloglog` with the labels swapped and
+    the sign of f turned.
+
+    Examples
+    --------
+    >>> float(BernoulliLoglog().log_prob(1, np.array(0.0)))
+    -1.0
+    """
+
+    _image: ClassVar[BernoulliCloglog] = BernoulliCloglog()
+
+    def log_prob(self, y: Array, f: Array) -> Array:
+        return self._image.log_prob(_other(y), _turned(f))
+
+    def slopes(self, y: Array, f: Array) -> Slopes:
+        grad, curvature = self._image.slopes(_other(y), _turned(f))
+        return Slopes(-grad, curvature)
+
+    def third(self, y: Array, f: Array) -> Array:
+        return -self._image.third(_other(y), _turned(f))
+
+    def mean(self, f: Array) -> Array:
+        return np.exp(-rate(_turned(f)))
+
+    def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
+        log_mass, mean, var = self._image.tilted(_other(y), _turned(m), v)
+        return Tilted(log_mass, -mean, var)
+
+    def log_average(self, y: Array, m: Array, v: Array) -> Array:
+        return self._image.log_average(_other(y), _turned(m), v)
+
+    def information(self, f: Array) -> Array:
+        return self._image.information(_turned(f))
+
+    def information_slope(self, f: Array) -> Array:
+        return -self._image.information_slope(_turned(f))
+
+
+def _other(y: Array) -> Array:
+    return 1.0 - np.asarray(y)
+
+
+def _turned(f: Array) -> Array:
+    return -np.asarray(f, dtype=float)
