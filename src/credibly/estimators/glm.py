@@ -20,11 +20,12 @@ from credibly.estimators.dispersion import (
     row_weights,
     with_dispersion,
 )
+from credibly.estimators.hypothesis_tests import HypothesisTests
 from credibly.estimators.learning import learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.targets import Targets, read_offset, read_targets
-from credibly.estimators.validation import all_or_nothing
+from credibly.estimators.validation import Training, all_or_nothing
 from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Scores
@@ -43,7 +44,7 @@ class Fitted(NamedTuple):
     null_deviance: float
 
 
-class BayesianGLM(RegressorMixin, LinearModel):
+class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
     r"""A generalised linear model with a posterior over its weights.
 
     .. math:: y \mid x \sim \mathrm{family}(μ, s), \qquad g(μ) = w^T x + b + \mathrm{offset}
@@ -200,6 +201,17 @@ class BayesianGLM(RegressorMixin, LinearModel):
             learnt = learn_from(problem, self.posterior_.gaussian, np.eye(1), self._search())
             self._keep_fit(learnt, problem, targets)
         return self
+
+    def _read_rows(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        offset: ArrayLike | None,
+        exposure: ArrayLike | None,
+    ) -> Training:
+        extra = (sample_weight, read_offset(self.link_, offset, exposure))
+        return read_targets(self, self.family_, X, y, *extra, reset=False).training
 
     def _chosen_likelihood(self) -> FamilyLikelihood:
         family = resolve_family(self.family)

@@ -10,7 +10,7 @@ from credibly.errors import InputError, NotPositiveDefinite
 from credibly.estimators.determined import refuse_collinear, refuse_separated, suspiciously_certain
 from credibly.estimators.learning import explicit_prior, first_point, learn, objective_of, resolved_prior, sum_to_zero
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.inference.label_noise import FlipBelief, JointObjective, NoiseMode, noise_modes
+from credibly.inference.label_noise import FlipBelief, JointObjective, NoiseMode, height, integrate_flips, noise_modes
 from credibly.inference.objective import PriorDensity
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import true_likelihood
@@ -88,7 +88,7 @@ def learn_with_noise(problem: Problem, choice: PriorChoice, belief: FlipBelief, 
     if isinstance(choice, str):
         return _with_learnt_scales(problem, choice, belief, search)
     known = Known(explicit_prior(choice, problem), np.eye(problem.shape.n_outputs), resolved_prior(choice, problem))
-    return _learnt(problem, known, _modes(problem, known, belief, search))
+    return _learnt(problem, known, belief, search)
 
 
 class Known(NamedTuple):
@@ -100,12 +100,19 @@ class Known(NamedTuple):
     scale: Array | None = None
 
 
+def _joint(problem: Problem, known: Known, belief: FlipBelief) -> JointObjective:
+    return JointObjective(objective_of(problem, known.prior, known.contrast), belief)
+
+
 def _modes(problem: Problem, known: Known, belief: FlipBelief, search: Search) -> list[NoiseMode]:
-    joint = JointObjective(objective_of(problem, known.prior, known.contrast), belief)
-    return noise_modes(joint, first_point(problem, known.prior, known.contrast), search.controls)
+    start = first_point(problem, known.prior, known.contrast)
+    return noise_modes(_joint(problem, known, belief), start, search.controls)
 
 
-def _learnt(problem: Problem, known: Known, modes: list[NoiseMode]) -> Learnt:
+def _learnt(problem: Problem, known: Known, belief: FlipBelief, search: Search) -> Learnt:
+    joint = _joint(problem, known, belief)
+    found = [integrate_flips(joint, mode, search.controls) for mode in _modes(problem, known, belief, search)]
+    modes = sorted(found, key=height, reverse=True)
     best = modes[0]
     likelihood = _at(problem, best.flips).likelihood
     status = best.result.solution.status
@@ -128,7 +135,7 @@ def _with_learnt_scales(problem: Problem, choice: str, belief: FlipBelief, searc
         moved, flips = np.abs(modes[0].flips - flips).max(), modes[0].flips
         if moved < SETTLED:
             break
-    learnt = _learnt(problem, known, modes)
+    learnt = _learnt(problem, known, belief, search)
     if not scaled.status.good or scaled.status is Status.SCALE_AT_BOUND:
         return learnt._replace(status=scaled.status)
     return learnt if moved < SETTLED else learnt._replace(status=Status.SCALES_NOT_FOUND)
@@ -138,7 +145,7 @@ def _without_prior(problem: Problem, belief: FlipBelief, search: Search) -> Lear
     refuse_collinear(problem)
     known = Known(None, sum_to_zero(problem.shape.n_outputs), None)
     try:
-        learnt = _learnt(problem, known, _modes(problem, known, belief, search))
+        learnt = _learnt(problem, known, belief, search)
     except NotPositiveDefinite as error:
         refuse_separated(problem)
         raise InputError(

@@ -58,7 +58,9 @@ class Frame:
         """Z for rows X."""
         n, d = X.shape
         if isinstance(X, csr_array):
-            return self._sparse_design(X)
+            if not self.center.any():
+                return self._sparse_design(X)
+            X = np.asarray(X.toarray())  # sparse rows for a model of dense ones: centring leaves no zeros
         Z = np.empty((n, d + self.intercept), order="F")  # columns contiguous: what follows runs down columns
         np.subtract(X, self.center, out=Z[:, :d])
         Z[:, :d] *= 1.0 / self.scale

@@ -29,10 +29,12 @@ from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Local, Solution, Status, newton
-from credibly.numerics.special import LOG_2PI, log_sigmoid, sigmoid
+from credibly.numerics.quadrature import gauss_hermite
+from credibly.numerics.special import LOG_2PI, log_sigmoid, log_sum_exp, sigmoid
 
 FIRST_GUESSES = (0.02, 0.1, 0.3)  # flip probabilities to start from: the likelihood has several modes
 SAME_MODE = 1e-3  # squared distance in posterior standard deviations
+NODES = {1: 17, 2: 9}  # Gauss–Hermite nodes in each of so many flip probabilities
 NO_NOISE = 1e-9  # an estimate below that, with no prior to hold it, is zero
 
 
@@ -160,8 +162,8 @@ def _block_sums(block: Block, noisy: LabelNoise | NoisyCategorical, W: Array) ->
 class NoiseMode(NamedTuple):
     """One mode of the joint posterior of weights and flip probabilities."""
 
-    flips: Array  # (E,)
-    flips_std: Array  # (E,), by the delta method; 0 where fixed, NaN at a bound
+    flips: Array  # (E,), at the mode; their mean once integrated
+    flips_std: Array  # (E,), by the delta method, or once integrated; 0 where fixed, NaN at a bound
     log_evidence: float  # NaN without a prior
     log_joint: float
     result: InferenceResult  # of the weights, the flip probabilities integrated out
@@ -173,18 +175,67 @@ def noise_modes(joint: JointObjective, start: Array, controls: Controls = Contro
     Each search starts at the mode of the weights for a given ε, from `start`, and then moves both.
     """
     found: list[tuple[Solution, NoiseMode]] = []
+    failure: NotPositiveDefinite | None = None
     for guess in FIRST_GUESSES:
-        theta = np.full(joint.belief.n_free, np.log(2 * guess / (1 - 2 * guess)))
-        first = laplace(joint.at(theta), start, controls)
-        point = np.concatenate([first.posterior.mean, theta])
-        solution = newton(joint.expand, point, tol=controls.tol, max_steps=controls.max_steps, report=controls.report)
+        try:
+            solution = _search(joint, start, guess, controls)
+        except NotPositiveDefinite as error:  # without a prior one search may run away where others do not
+            failure = error
+            continue
         if not any(_same(solution, other) for other, _ in found):
             found.append((solution, _mode(joint, solution)))
-    return sorted((mode for _, mode in found), key=lambda mode: -_rank(mode))
+    if failure is not None and not found:
+        raise failure
+    return sorted((mode for _, mode in found), key=height, reverse=True)
 
 
-def _rank(mode: NoiseMode) -> float:
-    return mode.log_joint if np.isnan(mode.log_evidence) else mode.log_evidence
+def _search(joint: JointObjective, start: Array, guess: float, controls: Controls) -> Solution:
+    theta = np.full(joint.belief.n_free, np.log(2 * guess / (1 - 2 * guess)))
+    first = laplace(joint.at(theta), start, controls)
+    point = np.concatenate([first.posterior.mean, theta])
+    return newton(joint.expand, point, tol=controls.tol, max_steps=controls.max_steps, report=controls.report)
+
+
+def integrate_flips(joint: JointObjective, mode: NoiseMode, controls: Controls = Controls()) -> NoiseMode:
+    r"""Posterior mean and standard deviation of ε around a mode, and the evidence with ε integrated out numerically.
+
+    .. math:: p(y) = \int p(y \mid θ) \, p(θ) \, dθ
+
+    by Gauss–Hermite nodes in the coordinates of the joint Gaussian, p(y | θ) by Laplace in the weights. The posterior
+    of ε is skewed, and the joint mode lies half a standard deviation low. Without a prior there is nothing to
+    integrate: the estimate is maximum likelihood.
+    """
+    if joint.objective.prior is None:
+        return mode
+    (x, theta), size = joint.split(mode.result.solution.x), joint.belief.n_free
+    root = mode.result.solution.local.hessian.inverse_root[:, -size:]
+    L = PSD.of(root.T @ root, "the covariance of the flip probabilities' logits").factor
+    nodes, log_weights = gauss_hermite(NODES[size])
+    z = np.stack(np.meshgrid(*[nodes] * size), axis=-1).reshape(-1, size)
+    log_w = np.sum(np.meshgrid(*[log_weights] * size), axis=0).ravel()
+    points = theta + z @ L.T
+    log_posterior = [
+        laplace(joint.at(point), x, controls).log_evidence + joint.belief.log_density(point) for point in points
+    ]
+    log_terms = log_w + log_posterior + 0.5 * (z**2).sum(axis=1) + 0.5 * size * LOG_2PI + np.log(np.diag(L)).sum()
+    log_evidence = float(log_sum_exp(log_terms))
+    share = np.exp(log_terms - log_evidence)
+    flips = np.array([joint.belief.flips(point) for point in points])
+    fixed = joint.belief.index < 0
+    mean = np.where(fixed, joint.belief.fixed, share @ flips)
+    std = np.where(fixed, 0.0, np.sqrt(share @ (flips - mean) ** 2))
+    return mode._replace(
+        flips=mean,
+        flips_std=std,
+        log_evidence=log_evidence,
+        result=mode.result._replace(log_evidence=log_evidence),
+    )
+
+
+def height(mode: NoiseMode) -> tuple[bool, float]:
+    """What modes are ranked by: evidence, or likelihood where there is no prior; searches that ended well first."""
+    value = mode.log_joint if np.isnan(mode.log_evidence) else mode.log_evidence
+    return mode.result.solution.status.good, value
 
 
 def _same(one: Solution, other: Solution) -> bool:

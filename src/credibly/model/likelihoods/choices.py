@@ -4,7 +4,7 @@ from typing import Any
 
 from credibly.errors import InputError
 from credibly.model.likelihoods.base import Likelihood
-from credibly.model.likelihoods.distribution import check_distribution, from_scipy
+from credibly.model.likelihoods.distribution import from_scipy
 from credibly.model.likelihoods.mixture import BernoulliMixture, NormalMixture
 from credibly.model.likelihoods.thresholds import (
     BernoulliCauchit,
@@ -56,7 +56,6 @@ def threshold_likelihood(choice: Any) -> Likelihood:
     if isinstance(choice, str):
         return _named(choice)
     if hasattr(choice, "cdf") or hasattr(choice, "logpdf"):  # meant as a distribution: say what is wrong with it
-        check_distribution(choice)
         return from_scipy(choice)
     raise InputError(f"{_CHOICES}, not {choice!r}")
 

@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 
 from credibly.errors import InputError
-from credibly.model.likelihoods.base import Likelihood, Slopes
+from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
 from credibly.model.likelihoods.families import Binomial, Gaussian
 from credibly.model.likelihoods.family_base import Family
 from credibly.model.likelihoods.links import Identity, Link, Mask, silent, times
@@ -35,6 +35,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.averages import Tilted
 
 ZERO, ONE = np.array(0.0), np.array(1.0)
+OUTSIDE = Expansion(np.array(-np.inf), np.array(np.nan), np.array(np.nan))
 
 
 class Form(ABC):
@@ -60,6 +61,10 @@ class Form(ABC):
     def information(self, f: Array) -> tuple[Array, Array]:
         """μ'² / (s V), the expected -L'', and its derivative in f."""
 
+    def expand(self, y: Array, f: Array) -> Expansion:
+        """L, L' and -L'' together; overridden where they share their expensive part."""
+        return Expansion(self.log_prob(y, f), *self.slopes(y, f))
+
 
 @dataclass(frozen=True)
 class ThresholdForm(Form):
@@ -79,6 +84,11 @@ class ThresholdForm(Form):
 
     def third(self, y: Array, f: Array) -> Array:
         return between(y, self.threshold.third(ZERO, f), self.threshold.third(ONE, f))
+
+    def expand(self, y: Array, f: Array) -> Expansion:
+        if are_labels(y):  # then one side of each row is enough
+            return self.threshold.expand(y, f)
+        return super().expand(y, f)
 
     def information(self, f: Array) -> tuple[Array, Array]:
         return self.threshold.information(f), self.threshold.information_slope(f)
@@ -144,6 +154,11 @@ class LogMeanForm(Form):
 def between(y: Array, zero: Array, one: Array) -> Array:
     """(1 - y)·zero + y·one, where a share of nothing is nothing even of an infinite value."""
     return times(1 - np.asarray(y), zero) + times(y, one)
+
+
+def are_labels(y: Array) -> bool:
+    """Whether all are 0 or 1."""
+    return bool(np.all((np.asarray(y) == 0) | (np.asarray(y) == 1)))
 
 
 def inside(family: Family, link: Link, f: Array) -> Mask:
@@ -234,6 +249,13 @@ class FamilyLikelihood(Likelihood):
             ok = self.form.inside(f)
         return Slopes(np.where(ok, grad, np.nan), np.where(ok, curvature, np.nan))
 
+    def expand(self, y: Array, f: Array) -> Expansion:
+        with silent():
+            at, ok = self.form.expand(y, f), self.form.inside(f)
+        if np.all(ok):
+            return at
+        return Expansion(*(np.where(ok, value, nothing) for value, nothing in zip(at, OUTSIDE, strict=True)))
+
     def third(self, y: Array, f: Array) -> Array:
         with silent():
             return np.where(self.form.inside(f), self.form.third(y, f), np.nan)
@@ -242,8 +264,7 @@ class FamilyLikelihood(Likelihood):
         return self.link.mean(f)
 
     def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
-        y = np.asarray(y)
-        if isinstance(self.form, ThresholdForm) and ((y == 0) | (y == 1)).all():
+        if isinstance(self.form, ThresholdForm) and are_labels(y):
             return self.form.threshold.tilted(y, m, v)
         if isinstance(self.family, Gaussian) and isinstance(self.link, Identity):
             total = v + self.dispersion

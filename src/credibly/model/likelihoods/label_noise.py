@@ -32,7 +32,7 @@ class FlipSlopes(NamedTuple):
     cross: Array  # d h / df: (n, E), or (n, E, K) for K classes
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class LabelNoise(Likelihood):
     r"""Two classes whose labels are flipped with known probabilities.
 
@@ -54,9 +54,6 @@ class LabelNoise(Likelihood):
 
     log_concave: ClassVar[bool] = False
 
-    def __repr__(self) -> str:
-        return f"LabelNoise({self.base!r}, {self.flip_01:.4g}, {self.flip_10:.4g})"
-
     @property
     def flips(self) -> Array:
         """(ε₀₁, ε₁₀)."""
@@ -67,13 +64,13 @@ class LabelNoise(Likelihood):
         return LabelNoise(self.base, float(flips[0]), float(flips[1]))
 
     def log_prob(self, y: Array, f: Array) -> Array:
-        return np.logaddexp(*self._log_joint(y, f))
+        return np.logaddexp(*_log_joint(self, y, f))
 
     def slopes(self, y: Array, f: Array) -> Slopes:
         return Slopes(*self.expand(y, f)[1:])
 
     def expand(self, y: Array, f: Array) -> Expansion:
-        joint = self._log_joint(y, f)
+        joint = _log_joint(self, y, f)
         log_q = np.logaddexp(*joint)
         first = second = np.zeros_like(log_q)
         for t, log_share in enumerate(joint):
@@ -84,7 +81,7 @@ class LabelNoise(Likelihood):
         return Expansion(log_q, first, first**2 - second)
 
     def third(self, y: Array, f: Array) -> Array:
-        joint = self._log_joint(y, f)
+        joint = _log_joint(self, y, f)
         log_q = np.logaddexp(*joint)
         moments = [np.zeros_like(log_q)] * 3  # q'/q, q''/q, q'''/q as mixtures of those of both classes
         for t, log_share in enumerate(joint):
@@ -101,23 +98,20 @@ class LabelNoise(Likelihood):
 
     def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
         zero, one = (self.base.tilted(np.array(float(t)), m, v) for t in (0, 1))
-        joint = self._log_with(y, zero.log_mass, one.log_mass)
+        joint = self.log_with(y, zero.log_mass, one.log_mass)
         log_mass = np.logaddexp(*joint)
         r = np.exp(joint[1] - log_mass)
         mean = (1 - r) * zero.mean + r * one.mean
         var = (1 - r) * zero.var + r * one.var + r * (1 - r) * (one.mean - zero.mean) ** 2
         return Tilted(log_mass, np.asarray(mean), np.asarray(var))
 
-    def log_average(self, y: Array, m: Array, v: Array) -> Array:
-        return self.log_recorded(y, *(self.base.log_average(np.array(float(t)), m, v) for t in (0, 1)))
-
     def log_recorded(self, y: Array, log_zero: Array, log_one: Array) -> Array:
         """log p(y), from the log probabilities of the true classes."""
-        return np.logaddexp(*self._log_with(y, log_zero, log_one))
+        return np.logaddexp(*self.log_with(y, log_zero, log_one))
 
     def log_flipped(self, y: Array, log_zero: Array, log_one: Array) -> Array:
         """log P(t ≠ y | y), from the log probabilities of the true classes."""
-        from_zero, from_one = self._log_with(y, log_zero, log_one)
+        from_zero, from_one = self.log_with(y, log_zero, log_one)
         return np.asarray(np.where(np.asarray(y) == 1, from_zero, from_one) - np.logaddexp(from_zero, from_one))
 
     def flip_slopes(self, y: Array, f: Array) -> FlipSlopes:
@@ -131,11 +125,8 @@ class LabelNoise(Likelihood):
             crosses.append(grads[-1] * (self.base.slopes(label, f).grad - first))
         return FlipSlopes(np.stack(grads, axis=-1), np.stack(crosses, axis=-1))
 
-    def _log_joint(self, y: Array, f: Array) -> tuple[Array, Array]:
-        """log p(y, t = 0 | f) and log p(y, t = 1 | f)."""
-        return self._log_with(y, *(self.base.log_prob(np.array(float(t)), f) for t in (0, 1)))
-
-    def _log_with(self, y: Array, log_zero: Array, log_one: Array) -> tuple[Array, Array]:
+    def log_with(self, y: Array, log_zero: Array, log_one: Array) -> tuple[Array, Array]:
+        """log p(y, t) for t = 0 and t = 1, from the log probabilities of the true classes."""
         one = np.asarray(y) == 1
         with np.errstate(divide="ignore"):  # labels of a class that is never flipped: log 0
             log_keep, log_flip = np.log1p(-self.flips), np.log(self.flips)
@@ -143,6 +134,11 @@ class LabelNoise(Likelihood):
             np.asarray(log_zero + np.where(one, log_flip[0], log_keep[0])),
             np.asarray(log_one + np.where(one, log_keep[1], log_flip[1])),
         )
+
+
+def _log_joint(noisy: LabelNoise, y: Array, f: Array) -> tuple[Array, Array]:
+    """log p(y, t = 0 | f) and log p(y, t = 1 | f)."""
+    return noisy.log_with(y, *(noisy.base.log_prob(np.array(float(t)), f) for t in (0, 1)))
 
 
 class NoisyExpansion(NamedTuple):

@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike
 from credibly.errors import InputError
 from credibly.model.likelihoods.base import Likelihood, Slopes
 from credibly.model.likelihoods.thresholds import sign
-from credibly.numerics import averages
 from credibly.numerics.arrays import Array
 from credibly.numerics.averages import Tilted
 from credibly.numerics.special import (
@@ -199,15 +198,13 @@ class BernoulliMixture(Likelihood):
     def mean(self, f: Array) -> Array:
         return np.exp(self.log_prob(np.array(1.0), f))
 
-    def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
+    def tilted(self, y: Array, m: Array, v: Array) -> Tilted:  # RW06 eq. 3.82 to 3.85, for each part
         y, m, v = np.broadcast_arrays(np.asarray(y, dtype=float), m, v)
-        s, r = sign(y)[..., None], self._shares(y, m, v)
-        _, mean, var = averages.tilted_normal_cdf(
-            s * (m[..., None] - self._means) / self._scales, v[..., None] / self._scales**2
-        )
-        mean, var = self._means + s * self._scales * mean, self._scales**2 * var
-        # each part's mean as its distance from m, so that the spread of the means does not cancel
-        shift = mean - m[..., None]
+        s, r, wide = sign(y)[..., None], self._shares(y, m, v), self._scales**2 + v[..., None]
+        z = s * (m[..., None] - self._means) / np.sqrt(wide)
+        # of each part, as for the probit: how far the mean moves from m, and the variance
+        shift = s * v[..., None] * normal_hazard(z) / np.sqrt(wide)
+        var = v[..., None] * (self._scales**2 + v[..., None] * (1.0 - normal_hazard_slope(z))) / wide
         center = (r * shift).sum(axis=-1)
         spread = (r * (var + (shift - center[..., None]) ** 2)).sum(axis=-1)
         return Tilted(self.log_average(y, m, v), m + center, spread)

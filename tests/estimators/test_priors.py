@@ -1,0 +1,177 @@
+"""Student-t and Jeffreys priors: independent optimisation, limits, units, separated data."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.special import expit
+from scipy.stats import t as student
+from sklearn.datasets import load_iris
+
+from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Jeffreys, Normal, StudentT
+from credibly.errors import InputError, NoEvidenceError
+
+LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
+SEPARATED = np.array([[0.0, 1.0], [1.0, 0.5], [2.0, 2.0], [7.0, 1.5], [8.0, 0.0], [9.0, 1.0]]), [0, 0, 0, 1, 1, 1]
+
+
+def rows_of(n=60, K=2, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2)) * [1.0, 20.0] + [3.0, -50.0]
+    y = (((X - X.mean(axis=0)) / X.std(axis=0)) @ rng.normal(size=(2, K)) + rng.gumbel(size=(n, K))).argmax(axis=1)
+    return X, y
+
+
+def minus_log_joint(w, X, y, df, scale):
+    f = X @ w[:-1] + w[-1]
+    return -(y * f - np.logaddexp(0, f)).sum() - student.logpdf(w / scale, df).sum() + np.log(scale).sum()
+
+
+@pytest.mark.parametrize("df", [1.0, 7.0])
+@pytest.mark.parametrize("data", [rows_of(), SEPARATED], ids=["overlapping", "separated"])
+def test_the_mode_is_that_of_an_independent_optimiser(df, data):
+    X, y = np.asarray(data[0]), np.asarray(data[1])
+    model = LOGIT(prior=StudentT(df=df, scale=[2.5, 0.5])).fit(X, y)
+    scale = np.array([2.5, 0.5, 10.0])
+    best = min(
+        (minimize(minus_log_joint, start, (X, y, df, scale), "BFGS", options={"gtol": 1e-9}) for start in np.eye(3)),
+        key=lambda found: found.fun,
+    )
+    here = minus_log_joint(model.posterior_.mean, X, y, df, scale)
+    assert here <= best.fun + 1e-9
+    # no optimiser that compares values sees steps below sqrt(eps); the gradient does
+    w, h = model.posterior_.mean, 1e-4  # in standard deviations: truncation h² times third derivatives
+    ends = [[minus_log_joint(w + s * h * e, X, y, df, scale) for s in (1, -1)] for e in np.diag(model.posterior_.std)]
+    assert_allclose(np.subtract(*np.transpose(ends)) / (2 * h), 0, atol=1e-7)
+
+
+def test_many_degrees_of_freedom_are_a_normal_prior():
+    X, y = rows_of()
+    heavy, light = LOGIT(prior=StudentT(df=1e9)).fit(X, y), LOGIT(prior=Normal()).fit(X, y)
+    assert_allclose(heavy.posterior_.mean, light.posterior_.mean, rtol=1e-6)  # the densities differ by some 1/ν
+    assert_allclose(heavy.log_evidence_, light.log_evidence_, rtol=1e-7)
+    assert_allclose(heavy.effective_parameters_, light.effective_parameters_, rtol=1e-6)
+
+
+def test_the_evidence_of_a_student_prior_does_not_depend_on_units():
+    X, y = rows_of()
+    one = LOGIT(prior=StudentT(df=4, scale=[2.0, 0.3])).fit(X, y)
+    other = LOGIT(prior=StudentT(df=4, scale=[2.0e3, 0.3e-3])).fit(X / [1e3, 1e-3], y)
+    assert_allclose(one.log_evidence_, other.log_evidence_, rtol=1e-10)
+    assert_allclose(one.predict_proba(X), other.predict_proba(X / [1e3, 1e-3]), rtol=1e-8)
+
+
+def test_an_update_starts_from_the_posterior_of_a_student_prior():
+    X, y = rows_of()
+    model = LOGIT(prior=StudentT()).fit(X[:40], y[:40])
+    before = model.log_evidence_
+    model.partial_fit(X[40:], y[40:])
+    assert model.log_evidence_ < before
+    assert model.prior_ == StudentT()
+
+
+# --- Jeffreys -----------------------------------------------------------------------------------------------
+
+
+def minus_penalised(W, X, y, K):
+    """Softmax with class 0 as the reference, for which the information is (K-1)(d+1) square."""
+    Z = np.column_stack([X, np.ones(len(X))])
+    f = np.column_stack([np.zeros(len(X)), Z @ W.reshape(K - 1, -1).T])
+    log_p = f - np.logaddexp.reduce(f, axis=1, keepdims=True)
+    p = np.exp(log_p[:, 1:])
+    C = p[:, :, None] * (np.eye(K - 1) - p[:, None, :])
+    information = np.einsum("njk,na,nb->jakb", C, Z, Z).reshape(W.size, W.size)
+    return -log_p[np.arange(len(y)), y].sum() - 0.5 * np.linalg.slogdet(information)[1]
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_jeffreys_is_the_maximum_of_the_penalised_likelihood(K):
+    X, y = rows_of(n=40, K=K, seed=3)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    model = LOGIT(prior=Jeffreys(), multi_class="softmax").fit(X, y)
+    W = np.column_stack([model.coef_, model.intercept_])
+    W = (W[1:] - W[0]).ravel()
+    found = minimize(minus_penalised, W + 0.3, (X, y, K), "BFGS", options={"gtol": 1e-8})
+    assert minus_penalised(W, X, y, K) <= found.fun + 1e-10
+    assert_allclose(W, found.x, atol=2e-6)  # differences of values: sqrt(eps)
+
+
+@pytest.mark.parametrize("model", [LOGIT, PROBIT])
+def test_jeffreys_does_not_depend_on_units_and_origins(model):
+    X, y = rows_of()
+    one = model(prior=Jeffreys()).fit(X, y)
+    other = model(prior=Jeffreys()).fit((X - 7) * [100.0, 0.01], y)
+    assert_allclose(one.predict_proba(X), other.predict_proba((X - 7) * [100.0, 0.01]), rtol=1e-7)
+
+
+def test_jeffreys_of_the_probit_uses_its_own_information():
+    """Half the log determinant of Σ φ²/(Φ(1-Φ)) zzᵀ, differentiated numerically."""
+    from scipy.stats import norm
+
+    X, y = rows_of(n=30)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    Z, s = np.column_stack([X, np.ones(len(X))]), 2 * y - 1
+
+    def objective(w):
+        f = Z @ w
+        weight = norm.pdf(f) ** 2 / (norm.cdf(f) * norm.sf(f))
+        return -norm.logcdf(s * f).sum() - 0.5 * np.linalg.slogdet((Z * weight[:, None]).T @ Z)[1]
+
+    w = PROBIT(prior=Jeffreys()).fit(X, y).posterior_.mean
+    h = 1e-5
+    gradient = [(objective(w + h * e) - objective(w - h * e)) / (2 * h) for e in np.eye(3)]
+    assert_allclose(gradient, 0, atol=1e-7)
+
+
+def test_jeffreys_has_no_evidence_and_says_why():
+    X, y = rows_of()
+    with pytest.raises(NoEvidenceError, match="Jeffreys"):
+        _ = LOGIT(prior=Jeffreys()).fit(X, y).log_evidence_
+
+
+def test_jeffreys_of_a_poisson_is_a_half_count_for_a_single_group():
+    """The Jeffreys prior of a rate μ is μ^(-1/2), in f = log μ: e^(f/2): the mode is at (Σy + 1/2)/n."""
+    y = np.array([0, 2, 1, 0, 3])
+    model = BayesianGLM("poisson", prior=Jeffreys(), fit_intercept=False).fit(np.ones((5, 1)), y)
+    assert_allclose(np.exp(model.coef_[0]), (y.sum() + 0.5) / 5, rtol=1e-10)
+
+
+def test_jeffreys_of_a_binomial_is_a_half_success_and_a_half_failure():
+    y = np.array([1, 0, 0, 1, 0, 0, 0])
+    model = LOGIT(prior=Jeffreys(), fit_intercept=False).fit(np.ones((7, 1)), y)
+    assert_allclose(expit(model.coef_[0, 0]), 2.5 / 8, rtol=1e-10)
+
+
+@pytest.mark.parametrize("prior", ["empirical", "ard", Normal(), StudentT(), StudentT(df=1), Jeffreys()], ids=repr)
+@pytest.mark.parametrize("model", [LOGIT, PROBIT])
+def test_every_prior_gives_a_finite_converged_answer_on_separated_classes(model, prior):
+    fitted = model(prior=prior).fit(*SEPARATED)
+    assert fitted.status_.good
+    assert np.isfinite(fitted.posterior_.mean).all() and np.isfinite(fitted.posterior_.std).all()
+
+
+@pytest.mark.parametrize("prior", [Normal(), StudentT(), StudentT(df=1), Jeffreys()], ids=repr)
+def test_every_prior_gives_a_finite_converged_answer_on_iris(prior):
+    fitted = LOGIT(prior=prior).fit(*load_iris(return_X_y=True))
+    assert fitted.status_.good
+    assert np.isfinite(fitted.posterior_.mean).all()
+
+
+@pytest.mark.parametrize(
+    ("prior", "message"),
+    [
+        (StudentT(df=0), "df of StudentT must be positive"),
+        (StudentT(df=[1.0, 2.0]), "one number"),
+        (StudentT(scale=-1), "prior scale must be positive"),
+        (StudentT(scale=[1.0, 2.0, 3.0]), "one per column"),
+        ("cauchy", "StudentT"),
+    ],
+)
+def test_a_prior_that_cannot_be_used_is_refused(prior, message):
+    with pytest.raises(InputError, match=message):
+        LOGIT(prior=prior).fit(*rows_of())
+
+
+def test_stochastic_gradient_cannot_follow_jeffreys():
+    with pytest.raises(InputError, match="sgd"):
+        LOGIT(prior=Jeffreys(), solver="sgd").fit(*rows_of())

@@ -1,0 +1,456 @@
+"""Noisy thresholds beyond the contract: laws between them, mixtures, distributions of SciPy, and how one is chosen."""
+
+import mpmath as mp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+from scipy.optimize import least_squares, linprog
+from scipy.special import expit, ndtr
+
+from credibly.errors import InputError
+from credibly.model.likelihoods import (
+    LOGISTIC_MIXTURE,
+    BernoulliCauchit,
+    BernoulliCloglog,
+    BernoulliDistribution,
+    BernoulliLogit,
+    BernoulliLoglog,
+    BernoulliMixture,
+    BernoulliProbit,
+    BernoulliStudent,
+    LocationScale,
+    NormalMixture,
+    choices,
+    threshold_likelihood,
+)
+from credibly.model.priors import StudentT
+from credibly.numerics import averages, special_links
+from credibly.numerics.threshold_averages import Link, log_threshold, tilted_threshold
+
+SCORES = np.linspace(-9, 9, 37)
+HUMPS = NormalMixture([0.3, 0.7], [-1.5, 1.0], [0.5, 0.75])
+BOTH_LABELS = pytest.mark.parametrize("y", [0, 1])
+
+
+def assert_same_likelihood(left, right, f, rtol=1e-12):
+    for y in (0, 1):
+        assert_allclose(left.log_prob(y, f), right.log_prob(y, f), rtol=rtol)
+        for one, other in zip(left.slopes(y, f), right.slopes(y, f), strict=True):
+            assert_allclose(one, other, rtol=rtol, atol=1e-15)
+        assert_allclose(left.third(y, f), right.third(y, f), rtol=rtol, atol=1e-15)
+
+
+# --- Laws between thresholds ----------------------------------------------------------------------
+
+
+def test_one_degree_of_freedom_is_the_cauchy_threshold():
+    # SciPy's stdtr has 3e-14 at ν = 1 near zero
+    assert_same_likelihood(BernoulliStudent(1.0), BernoulliCauchit(), np.append(SCORES, [-1e4, 1e4]), rtol=1e-12)
+
+
+def test_two_degrees_of_freedom_have_an_elementary_distribution_function():
+    tail = 1 / (SCORES**2 + 2 + np.abs(SCORES) * np.sqrt(SCORES**2 + 2))  # ½(1 − |z|/√(2 + z²)), without cancelling
+    assert_allclose(np.exp(BernoulliStudent(2.0).log_prob(1, -np.abs(SCORES))), tail, rtol=1e-14)
+
+
+def test_many_degrees_of_freedom_are_the_normal_threshold():
+    """The difference fades like 1/ν."""
+    f = np.linspace(-4, 4, 17)
+    normal = BernoulliProbit().log_prob(1, f)
+    gaps = [np.abs(BernoulliStudent(df).log_prob(1, f) - normal).max() for df in (1e4, 1e5, 1e6)]
+    assert_allclose(np.array(gaps[:2]) / gaps[1:], 10, rtol=0.01)
+
+
+@pytest.mark.parametrize("df", [0.1, 7.0, 30.5, 1e3, 1e5])
+def test_student_tails_agree_with_multiple_precision(df):
+    z = np.array([-1e4, -800.0, -40.0, -5.1, -5.0, -3.0, -0.5, 0.0, 2.0, 9.0])
+    log_cdf, hazard = [], []
+    with mp.workdps(60):
+        nu = mp.mpf(df)
+        for x in map(mp.mpf, z.tolist()):
+            tail = mp.betainc(nu / 2, mp.mpf(1) / 2, 0, nu / (nu + x * x), regularized=True) / 2
+            density = (1 + x * x / nu) ** (-(nu + 1) / 2) / (mp.sqrt(nu) * mp.beta(nu / 2, mp.mpf(1) / 2))
+            log_cdf.append(float(mp.log(tail) if x < 0 else mp.log1p(-tail)))
+            hazard.append(float(density / (tail if x < 0 else 1 - tail)))
+    assert_allclose(special_links.log_student_cdf(df, z), log_cdf, rtol=1e-13)
+    # (1 + z²/ν)^−(ν+1)/2 multiplies the rounding of its base by ν
+    assert_allclose(special_links.student_hazard(df, z), hazard, rtol=1e-13 + 1e-17 * df)
+
+
+def test_the_two_gumbel_thresholds_are_mirror_images():
+    m, v = np.linspace(-5, 5, 11), np.linspace(0, 30, 11)
+    least, largest = BernoulliCloglog(), BernoulliLoglog()
+    for y in (0, 1):
+        one, other = least.tilted(y, m, v), largest.tilted(1 - y, -m, v)
+        assert_array_equal(one.log_mass, other.log_mass)
+        assert_array_equal(one.mean, -other.mean)
+        assert_array_equal(least.log_prob(y, m), largest.log_prob(1 - y, -m))
+
+
+def test_heavy_tails_forgive_a_wrong_label_and_light_ones_do_not():
+    """The pull of one mislabelled row at f = −20: 1/|f|, ν/|f|, 1, |f|."""
+    pulls = [BernoulliCauchit(), BernoulliStudent(4.0), BernoulliLogit(), BernoulliProbit()]
+    assert_allclose([it.slopes(1, -20.0).grad for it in pulls], [0.05, 0.2, 1.0, 20.0], rtol=0.03)  # leading order
+
+
+@pytest.mark.parametrize("likelihood", [BernoulliCauchit(), BernoulliStudent(4.0), BernoulliCloglog()], ids=repr)
+def test_nothing_warns_or_breaks_at_the_edge_of_the_number_range(likelihood):
+    f = np.array([-1e300, -1e160, 1e160, 1e300])
+    for y in (0, 1):
+        assert not np.isnan(likelihood.log_prob(y, f)).any()
+        assert not any(np.isnan(part).any() for part in likelihood.slopes(y, f))
+        assert not np.isnan(likelihood.third(y, f)).any()
+    assert_array_equal(likelihood.information(f), [0, 0, 0, 0])
+
+
+def test_missing_scores_stay_missing():
+    for likelihood in (BernoulliCauchit(), BernoulliStudent(4.0), BernoulliCloglog(), BernoulliMixture(HUMPS)):
+        assert np.isnan(likelihood.log_prob(1, np.nan))
+        assert np.isnan(likelihood.slopes(1, np.nan).grad)
+
+
+@pytest.mark.parametrize("df", [0.0, -1.0, np.inf, np.nan])
+def test_degrees_of_freedom_must_be_positive(df):
+    with pytest.raises(InputError, match="degrees of freedom"):
+        BernoulliStudent(df)
+
+
+# --- The quadrature, against closed forms ---------------------------------------------------------
+
+
+@BOTH_LABELS
+@pytest.mark.parametrize("likelihood", [BernoulliProbit(), BernoulliLogit(), BernoulliMixture(HUMPS)], ids=repr)
+def test_one_rule_serves_every_mean_and_variance(likelihood, y):
+    means = np.concatenate([[-1e4, -300.0], np.linspace(-40, 40, 17), [300.0, 1e4]])
+    m, v = (grid.ravel() for grid in np.meshgrid(means, 10.0 ** np.arange(-12, 13, 2)))
+    exact, rule = likelihood.tilted(y, m, v), tilted_threshold(Link(likelihood.log_prob), y, m, v)
+    assert_allclose(rule.log_mass, exact.log_mass, rtol=1e-12, atol=1e-305)
+    # eps |log Z| is the rounding of the exponent, with which the shape of the integrand is known
+    unit = 1 + np.abs(exact.log_mass)
+    assert_allclose((rule.mean - exact.mean) / np.sqrt(exact.var) / unit, 0, atol=1e-12)
+    assert_allclose(rule.var / exact.var / unit, 1 / unit, atol=1e-12)
+
+
+def test_place_and_width_of_a_link_do_not_change_its_averages():
+    likelihood = LocationScale(BernoulliCauchit(), 3.0, 0.05)
+    m, v = np.linspace(-2, 6, 9), np.full(9, 4.0)
+    told = log_threshold(Link(likelihood.log_prob, 3.0, 0.05), 1, m, v)
+    assert_allclose(likelihood.log_average(1, m, v), told, rtol=1e-13)
+    # not told where the transition is, the rule needs more nodes and finds the same
+    assert_allclose(log_threshold(Link(likelihood.log_prob), 1, m, v), told, rtol=1e-13)
+
+
+def test_hopeless_rows_have_finite_averages():
+    """exp(-e^f) at f = 10⁴ is no number; its average is, and the leading term is −(m − f)²/2v at the peak."""
+    log_mass, mean, var = BernoulliCloglog().tilted(0, np.array([1e4, 1e4, 1e4]), np.array([1.0, 1e-6, 1e-40]))
+    assert_allclose(log_mass, -0.5 * (1e4 - mean) ** 2 / np.array([1.0, 1e-6, 1e-40]), rtol=1e-3)
+    # at the peak e^f = (m − f)/v, and the curvature of the log integrand is 1/v + e^f
+    assert_allclose(np.exp(mean) * np.array([1.0, 1e-6, 1e-40]), 1e4 - mean, rtol=0.1)
+    assert_allclose(var * np.exp(mean), 1, rtol=0.25)  # of a window known to 4 in 32 cells
+    assert (var > 0).all()
+
+
+def test_a_negative_variance_is_refused():
+    with pytest.raises(InputError, match="variance must not be negative"):
+        BernoulliCauchit().log_average(1, 0.0, -1.0)
+
+
+# --- Normal mixtures ------------------------------------------------------------------------------
+
+
+def test_one_part_is_the_normal_threshold():
+    assert_same_likelihood(BernoulliMixture(NormalMixture([1.0], [0.0], [1.0])), BernoulliProbit(), SCORES)
+
+
+def test_equal_parts_are_one_part():
+    split = BernoulliMixture(NormalMixture([0.25, 0.75], [0.5, 0.5], [2.0, 2.0]))
+    assert_same_likelihood(split, LocationScale(BernoulliProbit(), 0.5, 2.0), SCORES)
+    m, v = np.linspace(-3, 3, 7), np.linspace(0, 6, 7)
+    for one, other in zip(
+        split.tilted(1, m, v), LocationScale(BernoulliProbit(), 0.5, 2.0).tilted(1, m, v), strict=True
+    ):
+        assert_allclose(one, other, rtol=1e-13, atol=1e-15)
+
+
+def test_the_averaged_mixture_is_the_displayed_closed_form():
+    m, v = np.linspace(-4, 4, 9), np.linspace(0, 8, 9)
+    parts = zip(HUMPS.weights, HUMPS.means, HUMPS.scales, strict=True)
+    stated = sum(w * ndtr((m - mean) / np.sqrt(scale**2 + v)) for w, mean, scale in parts)
+    assert_allclose(np.exp(BernoulliMixture(HUMPS).log_average(1, m, v)), stated, rtol=1e-13)
+
+
+def test_a_mixture_is_a_value():
+    again = NormalMixture(np.array([0.3, 0.7]), (-1.5, 1.0), [0.5, 0.75])
+    assert again == HUMPS and hash(again) == hash(HUMPS)
+    assert again != NormalMixture([0.3, 0.7], [-1.5, 1.0], [0.5, 0.75], learn=True)
+    assert eval(repr(HUMPS)) == HUMPS
+    assert "learn=True" in repr(NormalMixture([1.0], [0.0], [1.0], learn=True))
+    with pytest.raises(AttributeError):
+        again.weights = (0.5, 0.5)
+
+
+def test_mean_and_variance_of_a_mixture_are_those_of_its_density():
+    density = sum(
+        w * stats.norm.pdf(np.linspace(-12, 12, 2401), mean, scale)
+        for w, mean, scale in zip(HUMPS.weights, HUMPS.means, HUMPS.scales, strict=True)
+    )
+    x = np.linspace(-12, 12, 2401)  # the trapezoidal rule is exact for these
+    mean = (x * density).sum() * 0.01
+    assert_allclose(HUMPS.mean, mean, rtol=1e-12)
+    assert_allclose(HUMPS.var, ((x - mean) ** 2 * density).sum() * 0.01, rtol=1e-12)
+
+
+def test_a_standardised_mixture_has_mean_zero_and_variance_one_and_the_same_shape():
+    standard = HUMPS.standardised()
+    assert_allclose([standard.mean, standard.var], [0, 1], atol=1e-15)
+    moved = LocationScale(BernoulliMixture(standard), HUMPS.mean, np.sqrt(HUMPS.var))
+    assert_same_likelihood(moved, BernoulliMixture(HUMPS), SCORES, rtol=1e-11)
+
+
+@pytest.mark.parametrize("mixture", [HUMPS, LOGISTIC_MIXTURE, NormalMixture([1.0], [3.0], [2.0])], ids=["2", "8", "1"])
+def test_the_vector_of_a_mixture_is_its_shape(mixture):
+    vector = mixture.to_vector()
+    assert vector.size == 3 * len(mixture.weights) - 3
+    again, standard = NormalMixture.from_vector(vector), mixture.standardised()
+    for name in ("weights", "means", "scales"):
+        assert_allclose(getattr(again, name), getattr(standard, name), rtol=1e-13, atol=1e-14)
+    stretched = NormalMixture(mixture.weights, 3 + 2 * np.array(mixture.means), 2 * np.array(mixture.scales))
+    assert_allclose(stretched.to_vector(), vector, atol=1e-14)
+    assert_allclose(again.to_vector(), vector, atol=1e-14)
+
+
+def test_any_vector_is_a_mixture():
+    vector = np.random.default_rng(0).normal(scale=3, size=9)
+    mixture = NormalMixture.from_vector(vector, learn=True)
+    assert mixture.learn and len(mixture.weights) == 4
+    assert_allclose([mixture.mean, mixture.var], [0, 1], atol=1e-13)
+    assert_allclose(mixture.to_vector(), vector, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (([0.5, 0.4], [0, 0], [1, 1]), "the sum 0.9"),
+        (([1.2, -0.2], [0, 0], [1, 1]), "smallest is -0.2"),
+        (([0.5, 0.5], [0], [1, 1]), "2 weights, 1 means and 2 scales"),
+        (([0.5, 0.5], [0, 0], [1, 0]), "scales .* must be positive; the smallest is 0"),
+        (([0.5, 0.5], [0, np.nan], [1, 1]), "means .* finite"),
+        (([], [], []), "weights .* list"),
+        ((1.0, 0.0, 1.0), "weights .* list"),
+    ],
+)
+def test_what_is_no_mixture_is_refused(arguments, reason):
+    with pytest.raises(InputError, match=reason):
+        NormalMixture(*arguments)
+
+
+def test_a_vector_of_the_wrong_length_is_refused():
+    with pytest.raises(InputError, match="3K - 3 shape parameters, so not 4"):
+        NormalMixture.from_vector(np.zeros(4))
+
+
+# --- The logistic distribution as a scale mixture -------------------------------------------------
+
+
+def test_eight_normals_are_the_logistic_distribution():
+    f = np.concatenate([np.linspace(-80, 80, 160_001), [-1e4, 1e4]])
+    parts = zip(LOGISTIC_MIXTURE.weights, LOGISTIC_MIXTURE.scales, strict=True)
+    error = sum(w * ndtr(f / s) for w, s in parts) - expit(f)
+    assert 4e-9 < np.abs(error).max() < 5e-9
+
+
+def test_averages_of_the_eight_normals_are_those_of_the_logistic_function():
+    """An average of an error is no larger than the error."""
+    m, v = (grid.ravel() for grid in np.meshgrid(np.linspace(-40, 40, 41), [0.0, 0.1, 1.0, 10.0, 1e3, 1e5]))
+    mixture = np.exp(BernoulliMixture(LOGISTIC_MIXTURE).log_average(1, m, v))
+    assert_allclose(mixture, averages.sigmoid(m, v), rtol=0, atol=5e-9)
+
+
+def fit_logistic_mixture(k: int) -> tuple[np.ndarray, float]:
+    """k zero-mean normals closest to the logistic distribution: least squares, then linear programmes for the maximum.
+
+    The first scales are quantiles of the mixing distribution, which is twice Kolmogorov's.
+    """
+    f = np.concatenate([np.linspace(0, 12, 1601)[1:], np.linspace(12, 60, 400)[1:]])
+
+    def error(p):
+        weights = np.exp(np.append(p[: k - 1], 0.0))
+        return ndtr(f[:, None] / np.exp(p[k - 1 :])) @ (weights / weights.sum()) - expit(f)
+
+    def slopes(p):
+        weights = np.exp(np.append(p[: k - 1], 0.0))
+        weights /= weights.sum()
+        z = f[:, None] / np.exp(p[k - 1 :])
+        cdf = ndtr(z)
+        return np.hstack([(weights * (cdf - (cdf @ weights)[:, None]))[:, : k - 1], -weights * z * stats.norm.pdf(z)])
+
+    start = np.concatenate([np.zeros(k - 1), np.log(2 * stats.kstwobign.ppf((np.arange(k) + 0.5) / k))])
+    p = least_squares(lambda p: 1e6 * error(p), start, lambda p: 1e6 * slopes(p), ftol=1e-15, xtol=1e-15).x
+    best, radius = np.abs(error(p)).max(), 0.1
+    while radius > 1e-7:
+        e, J = error(p) / best, slopes(p) / best
+        A = np.block([[J, -np.ones((len(f), 1))], [-J, -np.ones((len(f), 1))]])
+        bounds = [(-radius, radius)] * p.size + [(0, None)]
+        step = linprog(np.append(np.zeros(p.size), 1.0), A, np.concatenate([-e, e]), bounds=bounds)
+        new = np.abs(error(p + step.x[:-1])).max() if step.status == 0 else np.inf
+        if new < best * (1 - 1e-6):
+            p, best, radius = p + step.x[:-1], new, 1.5 * radius
+        else:
+            radius /= 3
+    return p, best
+
+
+@pytest.mark.parametrize(("k", "error"), [(1, 9.5e-3), (2, 5.1e-4), (3, 4.4e-5)])
+def test_each_further_normal_gains_a_digit(k, error):
+    assert_allclose(fit_logistic_mixture(k)[1], error, rtol=0.012)  # two digits are stated
+
+
+@pytest.mark.slow
+def test_the_stored_mixture_can_be_made_again():
+    """Prints nothing, stores nothing: to change the numbers, print what this returns, in the order of the scales."""
+    assert fit_logistic_mixture(5)[1] < 7.1e-7
+    assert fit_logistic_mixture(8)[1] < 6.1e-9
+
+
+# --- Distributions of SciPy -----------------------------------------------------------------------
+
+KNOWN = [
+    (stats.norm(), BernoulliProbit),
+    (stats.logistic(), BernoulliLogit),
+    (stats.cauchy(), BernoulliCauchit),
+    (stats.gumbel_l(), BernoulliCloglog),
+    (stats.gumbel_r(), BernoulliLoglog),
+    (stats.t(4.0), BernoulliStudent),
+]
+
+
+@pytest.mark.parametrize(("dist", "kind"), KNOWN, ids=lambda it: getattr(it, "__name__", ""))
+def test_known_distributions_get_their_closed_form_which_is_that_of_scipy(dist, kind):
+    closed, general = threshold_likelihood(dist), BernoulliDistribution(dist)
+    assert type(closed) is kind
+    f = np.linspace(-4, 3, 15)
+    for y in (0, 1):
+        assert_allclose(closed.log_prob(y, f), general.log_prob(y, f), rtol=1e-12)
+        for one, other in zip(closed.slopes(y, f), general.slopes(y, f), strict=True):
+            assert_allclose(one, other, rtol=1e-9, atol=1e-10)  # five-point differences, step eps^(1/5)
+        assert_allclose(closed.third(y, f), general.third(y, f), rtol=1e-7, atol=1e-8)  # second differences, eps^(1/6)
+
+
+def test_loc_and_scale_are_understood_however_they_are_given():
+    for dist in (stats.t(4.0, 1.0, 2.0), stats.t(df=4.0, loc=1.0, scale=2.0), stats.t(4.0, 1.0, scale=2.0)):
+        assert repr(threshold_likelihood(dist)) == "LocationScale(BernoulliStudent(df=4.0), loc=1.0, scale=2.0)"
+        assert_allclose(threshold_likelihood(dist).mean(SCORES), dist.cdf(SCORES), rtol=1e-13)
+
+
+def test_location_and_scale_carry_over_what_is_known():
+    assert threshold_likelihood(stats.norm(1.0, 2.0)).log_concave
+    assert not threshold_likelihood(stats.cauchy(1.0, 2.0)).log_concave
+
+
+OTHERS = [
+    stats.genlogistic(0.4),
+    stats.exponnorm(1.5),
+    stats.johnsonsu(1.0, 2.0, scale=3.0),
+    stats.hypsecant(),
+    stats.laplace(loc=0.7, scale=0.5),
+    stats.laplace_asymmetric(2.0),
+    stats.gennorm(3.0),
+]
+
+
+@pytest.mark.parametrize("dist", OTHERS, ids=lambda it: it.dist.name)
+def test_averages_of_any_distribution_agree_with_brute_force(dist):
+    """Twenty thousand cells of Simpson's rule on each side of loc, the only kink."""
+    likelihood = threshold_likelihood(dist)
+    loc = dist.kwds.get("loc", 0.0)
+    for m, v in ((-1.5, 0.2), (0.5, 3.0), (2.0, 80.0)):
+        half = np.linspace(0, 12 * np.sqrt(v) + abs(m - loc), 20_001)
+        weights = np.where(np.arange(20_001) % 2, 4.0, 2.0) * half[1] / 3
+        weights[[0, -1]] = half[1] / 3
+        f, w = np.concatenate([loc - half, loc + half]), np.concatenate([weights, weights])
+        w = w * stats.norm.pdf(f, m, np.sqrt(v)) * dist.cdf(f)
+        mass, mean = w.sum(), (w * f).sum() / w.sum()
+        got = likelihood.tilted(1, m, v)
+        assert_allclose(np.exp(got.log_mass), mass, rtol=1e-8)  # a kink leaves the rule the fourth power of its step
+        assert_allclose(got.mean, mean, rtol=1e-7, atol=1e-7)
+        assert_allclose(got.var, (w * (f - mean) ** 2).sum() / mass, rtol=1e-7)
+
+
+def test_the_slopes_of_a_skewed_distribution_agree_with_multiple_precision():
+    likelihood = BernoulliDistribution(stats.genlogistic(0.4))
+    f = np.array([-700.0, -30.0, -1.0, 0.0, 2.0, 30.0, 700.0])
+    for y in (0, 1):
+        for got, order in zip((*likelihood.slopes(y, f), likelihood.third(y, f)), (1, 2, 3), strict=True):
+            with mp.workdps(400):
+                c = mp.mpf(0.4)
+
+                def log_prob(x, y=y, c=c):
+                    log_one = -c * mp.log1p(mp.exp(-x))
+                    return log_one if y else mp.log(-mp.expm1(log_one))
+
+                want = np.array([float(mp.diff(log_prob, mp.mpf(x), order)) for x in f.tolist()])
+            want = -want if order == 2 else want
+            assert_allclose(got, want, rtol=1e-8, atol=1e-8)  # as its notes say
+
+
+@pytest.mark.parametrize(
+    ("dist", "reason"),
+    [
+        (stats.norm, "freeze it by calling it: norm\\(\\)"),
+        (stats.poisson(3.0), "poisson is discrete"),
+        (stats.poisson, "freeze it"),
+        (stats.uniform(), "density on \\[0, 1\\] only"),
+        (stats.expon(), "density on \\[0, inf\\] only"),
+        (stats.norm([0.0, 1.0]), "must be one number"),
+        (stats.dgamma(0.5), "no usable density"),
+        (stats.vonmises(2.0), "no usable density"),
+        (stats.norm(scale=-1.0), "no usable density|density on \\[nan"),
+        (stats.multivariate_normal([0.0, 0.0]), "frozen continuous distribution"),
+    ],
+)
+def test_what_cannot_be_a_threshold_is_refused_with_the_reason(dist, reason):
+    with pytest.raises(InputError, match=reason):
+        threshold_likelihood(dist)
+    with pytest.raises(InputError, match=reason):
+        BernoulliDistribution(dist)
+
+
+@pytest.mark.parametrize(("loc", "scale"), [(np.nan, 1.0), (0.0, 0.0), (0.0, -1.0), (0.0, np.inf)])
+def test_a_threshold_has_a_place_and_a_positive_scale(loc, scale):
+    with pytest.raises(InputError, match="finite loc and a positive scale"):
+        LocationScale(BernoulliLogit(), loc, scale)
+
+
+# --- Choosing one ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", choices.THRESHOLDS.keys() | choices.LINKS.keys())
+def test_every_name_is_that_of_its_distribution(name):
+    distributions = {
+        "logistic": stats.logistic,
+        "normal": stats.norm,
+        "cauchy": stats.cauchy,
+        "gumbel": stats.gumbel_l,
+        "gumbel_max": stats.gumbel_r,
+    }
+    dist = distributions[choices.LINKS.get(name, name)]
+    assert_allclose(threshold_likelihood(name).mean(SCORES), dist.cdf(SCORES), rtol=1e-12)
+
+
+def test_objects_are_chosen_by_what_they_are():
+    likelihood = BernoulliCauchit()
+    assert threshold_likelihood(likelihood) is likelihood
+    assert threshold_likelihood(HUMPS).mixture is HUMPS
+    assert threshold_likelihood(StudentT(df=4.0)).df == 4.0
+
+
+def test_the_scale_of_a_prior_is_not_that_of_a_threshold():
+    with pytest.raises(InputError, match="scale one"):
+        threshold_likelihood(StudentT(df=4.0, scale=1.0))
+
+
+@pytest.mark.parametrize("choice", ["Cauchy", "", None, 3.0, object()], ids=repr)
+def test_any_other_choice_is_refused_with_the_list(choice):
+    with pytest.raises(InputError, match=r"'logistic', 'normal', 'cauchy', 'gumbel', 'gumbel_max'.*NormalMixture"):
+        threshold_likelihood(choice)
