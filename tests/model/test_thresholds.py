@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.optimize import least_squares, linprog
-from scipy.special import expit, ndtr
+from scipy.special import expit, ndtr, softmax
 
 from credibly.errors import InputError
 from credibly.model.likelihoods import (
@@ -275,26 +275,26 @@ def fit_logistic_mixture(k: int) -> tuple[np.ndarray, float]:
     f = np.concatenate([np.linspace(0, 12, 1601)[1:], np.linspace(12, 60, 400)[1:]])
 
     def error(p):
-        weights = np.exp(np.append(p[: k - 1], 0.0))
-        return ndtr(f[:, None] / np.exp(p[k - 1 :])) @ (weights / weights.sum()) - expit(f)
+        return ndtr(f[:, None] / np.exp(p[k - 1 :])) @ softmax(np.append(p[: k - 1], 0.0)) - expit(f)
 
     def slopes(p):
-        weights = np.exp(np.append(p[: k - 1], 0.0))
-        weights /= weights.sum()
+        weights = softmax(np.append(p[: k - 1], 0.0))
         z = f[:, None] / np.exp(p[k - 1 :])
         cdf = ndtr(z)
         return np.hstack([(weights * (cdf - (cdf @ weights)[:, None]))[:, : k - 1], -weights * z * stats.norm.pdf(z)])
 
-    start = np.concatenate([np.zeros(k - 1), np.log(2 * stats.kstwobign.ppf((np.arange(k) + 0.5) / k))])
-    p = least_squares(lambda p: 1e6 * error(p), start, lambda p: 1e6 * slopes(p), ftol=1e-15, xtol=1e-15).x
+    p = np.concatenate([np.zeros(k - 1), np.log(2 * stats.kstwobign.ppf((np.arange(k) + 0.5) / k))])
+    exactly = {"xtol": 1e-15, "ftol": 1e-15, "gtol": 1e-15, "max_nfev": 3000}
+    for _ in range(6):  # a stalled search gets further when its scaling is made anew
+        p = least_squares(lambda p: 1e6 * error(p), p, lambda p: 1e6 * slopes(p), method="lm", **exactly).x
     best, radius = np.abs(error(p)).max(), 0.1
-    while radius > 1e-7:
+    while radius > 1e-5:
         e, J = error(p) / best, slopes(p) / best
         A = np.block([[J, -np.ones((len(f), 1))], [-J, -np.ones((len(f), 1))]])
         bounds = [(-radius, radius)] * p.size + [(0, None)]
         step = linprog(np.append(np.zeros(p.size), 1.0), A, np.concatenate([-e, e]), bounds=bounds)
         new = np.abs(error(p + step.x[:-1])).max() if step.status == 0 else np.inf
-        if new < best * (1 - 1e-6):
+        if new < best * (1 - 1e-4):
             p, best, radius = p + step.x[:-1], new, 1.5 * radius
         else:
             radius /= 3
@@ -425,7 +425,7 @@ def test_a_threshold_has_a_place_and_a_positive_scale(loc, scale):
 # --- Choosing one ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", choices.THRESHOLDS.keys() | choices.LINKS.keys())
+@pytest.mark.parametrize("name", [*choices.THRESHOLDS, *choices.LINKS])
 def test_every_name_is_that_of_its_distribution(name):
     distributions = {
         "logistic": stats.logistic,
@@ -450,7 +450,7 @@ def test_the_scale_of_a_prior_is_not_that_of_a_threshold():
         threshold_likelihood(StudentT(df=4.0, scale=1.0))
 
 
-@pytest.mark.parametrize("choice", ["Cauchy", "", None, 3.0, object()], ids=repr)
+@pytest.mark.parametrize("choice", ["Cauchy", "", None, 3.0, int], ids=repr)
 def test_any_other_choice_is_refused_with_the_list(choice):
     with pytest.raises(InputError, match=r"'logistic', 'normal', 'cauchy', 'gumbel', 'gumbel_max'.*NormalMixture"):
         threshold_likelihood(choice)

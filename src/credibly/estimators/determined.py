@@ -16,24 +16,34 @@ from credibly.numerics.arrays import AnyArray, Array
 from credibly.predictive import predictive_of
 
 UNLIKELY, NEARLY_IMPOSSIBLE = 1e-2, 1e-5  # fitted probabilities that raise the suspicion of separated classes
-SMALL_PROGRAMME = 500_000  # numbers in a table for which a linear programme takes a second at most
+SMALL_TABLE = 500_000  # numbers in a table for which a proof takes some hundredths of a second
 SINGULAR = 1e-13  # of the largest eigenvalue: rounding of a Gram matrix
 
 
-def suspiciously_certain(problem: Problem, learnt: Learnt) -> bool:
-    """Whether some class is nearly ruled out somewhere: the fit might go on for ever, and a programme must decide.
+def may_be_separated(problem: Problem, learnt: Learnt) -> bool:
+    """Whether a fit without a prior leaves it open that the classes are separated, so that a programme must decide.
 
-    On a small table the programme is cheap, so less is enough to ask: weights or a loose tolerance can end a fit early.
+    Where some class is nearly ruled out the fit might go on for ever. On a small table less is enough to ask, since
+    weights or a loose tolerance can end a fit early. Then the fitted probabilities are tried as a proof of overlap.
     """
     W = learnt.contrast @ learnt.result.posterior.mean.reshape(learnt.contrast.shape[1], -1)
-    small = problem.rows.n_rows * problem.shape.per_output <= SMALL_PROGRAMME
-    likelihood = problem.likelihood
+    small = problem.rows.n_rows * problem.shape.per_output <= SMALL_TABLE
+    suspicion, likelihood = UNLIKELY if small else NEARLY_IMPOSSIBLE, problem.likelihood
     if isinstance(likelihood, FamilyLikelihood):
-        least = problem.rows.map(lambda rows: _least_mean(likelihood, scores(rows, W))).min()
-    else:
-        predictive = predictive_of(true_likelihood(likelihood))
-        least = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)).min(axis=-1)).min()
-    return bool(least < (UNLIKELY if small else NEARLY_IMPOSSIBLE))
+        return bool(problem.rows.map(lambda rows: _least_mean(likelihood, scores(rows, W))).min() < suspicion)
+    predictive = predictive_of(true_likelihood(likelihood))
+    proba = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)))
+    return bool(proba.min() < suspicion) and not (small and _overlap(problem, proba))
+
+
+def _overlap(problem: Problem, proba: Array) -> bool:
+    """Whether the fitted probabilities prove that no direction separates the classes."""
+    from credibly.diagnostics.overlap import overlap_is_certain
+
+    weight = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight)
+    Z, y = problem.rows.map(_dense), problem.rows.map(lambda rows: rows.y).astype(int)
+    counted = weight > 0
+    return overlap_is_certain(Z[counted], y[counted], proba[counted], weight[counted])
 
 
 def _least_mean(likelihood: FamilyLikelihood, f: Array) -> Array:

@@ -11,8 +11,9 @@ import numpy as np
 
 from credibly.data.source import Block, Sums, add
 from credibly.errors import InputError, NotPositiveDefinite
-from credibly.estimators.learning import learn
+from credibly.estimators.learning import learn, objective_of
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.inference.laplace import laplace
 from credibly.inference.objective import scores
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.families import NegativeBinomial
@@ -24,6 +25,9 @@ from credibly.numerics.newton import Local, Solution, Status
 
 WIDEST = 12.0  # in log dispersion, on either side of a first guess
 PRECISE = 1e-9
+MOST_ROUNDS = 20  # of prior scales and dispersion in turn
+AT_BOUND = 1e-3
+SETTLED = 1e-7  # in log dispersion: the evidence is flat at its maximum, and rounding hides smaller steps
 PERFECT = 1e-24  # of the targets' own spread: a fit this near is exact but for rounding
 
 
@@ -154,35 +158,53 @@ def _without_spread(learnt: Learnt, status: Status) -> Learnt:
 
 
 def _with_best(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
-    """The dispersion of highest evidence, or of highest likelihood where there is no prior."""
+    """The dispersion of highest evidence, or of highest likelihood where there is no prior.
+
+    Prior scales that are to be learnt and the dispersion take turns until neither moves.
+    """
+    guess = _first_guess(problem)
+    widest = (guess - WIDEST, guess + WIDEST)
+    log_s, bounds = guess, widest
+    learnt = _at(problem, log_s, choice, search)
+    for _ in range(MOST_ROUNDS):
+        before, log_s = log_s, _best_dispersion(problem, learnt, search, bounds)
+        try:
+            learnt = _at(problem._replace(start=learnt.result.posterior.mean), log_s, choice, search)
+        except NotPositiveDefinite:  # a dispersion so small that some priors vanish beside the likelihood
+            return learnt._replace(status=Status.DISPERSION_AT_BOUND)
+        moved = abs(log_s - before)
+        if min(abs(log_s - bound) for bound in widest) < AT_BOUND:
+            return learnt._replace(status=Status.DISPERSION_AT_BOUND)
+        if moved < SETTLED or not isinstance(choice, str):
+            break
+        reach = 4 * max(moved, 1e-3)
+        bounds = max(widest[0], log_s - reach), min(widest[1], log_s + reach)
+    return learnt
+
+
+def _at(problem: Problem, log_s: float, choice: PriorChoice, search: Search) -> Learnt:
+    likelihood = with_dispersion(family_likelihood(problem), float(np.exp(log_s)))
+    return learn(problem._replace(likelihood=likelihood), choice, search)._replace(likelihood=likelihood)
+
+
+def _best_dispersion(problem: Problem, learnt: Learnt, search: Search, bounds: tuple[float, float]) -> float:
+    """log s of highest evidence under the prior of a fit, every search starting at the last mode."""
     from scipy.optimize import minimize_scalar
 
-    likelihood, start = family_likelihood(problem), problem.start
-    seen: dict[float, Learnt] = {}
-
-    def fit(log_s: float) -> Learnt:
-        nonlocal start
-        if log_s not in seen:
-            at = with_dispersion(likelihood, float(np.exp(log_s)))
-            seen[log_s] = learn(problem._replace(likelihood=at, start=start), choice, search)._replace(likelihood=at)
-            start = seen[log_s].result.posterior.mean
-        return seen[log_s]
+    likelihood, mode = family_likelihood(problem), learnt.result.posterior.mean
 
     def loss(log_s: float) -> float:
+        nonlocal mode
+        at = problem._replace(likelihood=with_dispersion(likelihood, float(np.exp(log_s))))
         try:
-            result = fit(log_s).result
+            result = laplace(objective_of(at, learnt.prior, learnt.contrast), mode, search.controls)
         except NotPositiveDefinite:  # a dispersion so small that the prior vanishes beside the likelihood
             return float("inf")
-        return -(result.log_likelihood if choice is None else result.log_evidence)
+        mode = result.posterior.mean
+        return -(result.log_likelihood if learnt.prior is None else result.log_evidence)
 
-    guess = _first_guess(problem)
-    found = minimize_scalar(
-        loss, bounds=(guess - WIDEST, guess + WIDEST), method="bounded", options={"xatol": PRECISE, "maxiter": 200}
-    )
-    best = fit(float(found.x))
-    if abs(found.x - guess) > WIDEST - 1e-3:
-        return best._replace(status=Status.DISPERSION_AT_BOUND)
-    return best
+    found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": PRECISE, "maxiter": 200})
+    return float(found.x)
 
 
 def _first_guess(problem: Problem) -> float:

@@ -3,14 +3,16 @@
 from dataclasses import replace
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from credibly.data.source import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import MANY_ROWS, Controls, laplace
 from credibly.inference.objective import Objective, PriorDensity
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.kinds import AnyLikelihood, concave_relative
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD
+from credibly.numerics.linalg import PSD, DesignMatrix
 
 DRAWS = 2  # starts drawn around the mode of a log-concave relative
 STRETCH = 3.0  # of those draws: modes worth finding are further apart than a posterior standard deviation
@@ -19,8 +21,9 @@ STRETCH = 3.0  # of those draws: modes worth finding are further apart than a po
 def best_laplace(objective: Objective, start: Array, controls: Controls = Controls()) -> InferenceResult:
     """The highest of the modes found: by evidence, or by likelihood where there is no prior.
 
-    Searches start at `start`, at the mode of a log-concave relative (the logit for other thresholds, no label noise, a
-    Gaussian for a Student-t prior), and at draws around that. The draws are the same every time.
+    Searches start at `start`; at the mode of a log-concave relative (the logit for other thresholds, no label noise, a
+    Gaussian for a Student-t prior), of all rows and with outlying ones given little weight; and at draws around those.
+    The draws are the same every time.
     """
     results, failure = [], None
     for point in [start, *_around_relative(objective, start, controls)]:
@@ -42,14 +45,36 @@ def _around_relative(objective: Objective, start: Array, controls: Controls) -> 
     relative = _relative(objective)
     if relative is None:
         return []
-    try:
-        found = laplace(relative, start, controls).posterior
-    except NotPositiveDefinite:  # without a prior and with separated classes it has no mode
-        return []
-    if objective.rows.n_rows >= MANY_ROWS:  # so many rows leave one mode worth finding
-        return [found.mean]
-    draws = found.sample(np.random.default_rng(0), DRAWS)
-    return [found.mean, *(found.mean + STRETCH * (draws - found.mean))]
+    points = []
+    for rows in (relative, _near_rows_only(relative)):
+        try:
+            found = laplace(rows, start, controls).posterior
+        except NotPositiveDefinite:  # without a prior and with separated classes it has no mode
+            continue
+        points.append(found.mean)
+        if objective.rows.n_rows >= MANY_ROWS:  # so many rows leave one mode worth finding
+            break
+        draws = found.sample(np.random.default_rng(0), DRAWS)
+        points.extend(found.mean + STRETCH * (draws - found.mean))
+    return points
+
+
+def _near_rows_only(objective: Objective) -> Objective:
+    """The objective with rows the less weight the further out they are, so that outlying ones cannot lead the search.
+
+    A row whose squared norm is k times the median has a weight of 1/k².
+    """
+    rows = objective.rows
+    if not isinstance(rows, MemoryRows):
+        return objective
+    norms = rows.map(lambda block: _squared_norms(block.X))
+    near = 1.0 / np.maximum(1.0, norms / max(np.median(norms), np.finfo(float).tiny)) ** 2
+    weighted = replace(rows, weight=near if rows.weight is None else near * rows.weight)
+    return replace(objective, rows=weighted, raw=None)
+
+
+def _squared_norms(Z: DesignMatrix) -> Array:
+    return np.asarray((Z.multiply(Z) if isinstance(Z, csr_array) else Z**2).sum(axis=1)).reshape(-1)
 
 
 def _relative(objective: Objective) -> Objective | None:

@@ -117,7 +117,8 @@ class BernoulliDistribution(DensityThreshold):
     difference of logpdf, to about 1e-11 relative to 1/width, its slope to about 1e-9; both are wrong within two steps
     (0.2 %, 0.5 % of the width) of a kink. The slope is an exponential of log density minus log probability and loses
     digits where these are large; so does the curvature, in which slope and score nearly cancel in light tails. Where a
-    closed form exists, `from_scipy` prefers it.
+    closed form exists, `from_scipy` prefers it. The speed is SciPy's: an average takes some 300 values of logcdf, of
+    0.2 µs each for most distributions, but of 0.2 ms for skewnorm and 2 ms for exponnorm, which SciPy integrates.
 
     Examples
     --------
@@ -150,10 +151,12 @@ class BernoulliDistribution(DensityThreshold):
         # tails vary on the scale of the distance from the center, so the step grows with it
         local = self.width + np.abs(f - self.center) / 16.0
         first, second = _STEP_FIRST * local, _STEP_SECOND * local
-        near, far = (self._ask("logpdf", f + k * first) - self._ask("logpdf", f - k * first) for k in (1, 2))
         here = 2.0 * self._ask("logpdf", f)
-        bend, wide = (self._ask("logpdf", f + k * second) + self._ask("logpdf", f - k * second) - here for k in (1, 2))
-        return Score((8.0 * near - far) / (12.0 * first), (16.0 * bend - wide) / (12.0 * second**2))
+        steps = [self._ask("logpdf", f + k * step) for step in (first, second) for k in (1, -1, 2, -2)]
+        with np.errstate(invalid="ignore"):  # so far out that SciPy's log density is -inf: nan
+            near, far = steps[0] - steps[1], steps[2] - steps[3]
+            bend, wide = steps[4] + steps[5] - here, steps[6] + steps[7] - here
+            return Score((8.0 * near - far) / (12.0 * first), (16.0 * bend - wide) / (12.0 * second**2))
 
     def mean(self, f: Array) -> Array:
         return self._ask("cdf", f)
