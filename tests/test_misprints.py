@@ -13,10 +13,10 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.optimize import minimize
 from scipy.special import expit, log_expit
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal, norm, pareto
 from sklearn.pipeline import make_pipeline
 
-from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal
+from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Normal
 from credibly.basis import GaussianBasis
 from credibly.data.source import Block, MemoryRows
 from credibly.errors import InputError, NoEvidenceError
@@ -24,6 +24,7 @@ from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective, information, row_slopes
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
+from credibly.model.likelihoods.families import Gamma
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.numerics import averages
 from credibly.numerics.linalg import PSD
@@ -136,7 +137,7 @@ def test_e6_the_probability_is_that_of_class_one():
 
 
 def test_e7_label_noise_flips_the_sigmoid_of_the_score_and_is_identified_below_one_half():
-    """p(t=1 | x) = ε + (1-2ε) σ(a(x)), printed with σ(x); (ε, w) and (1-ε, -w) are one model, so ε < 1/2 is asked for."""
+    """p(t=1 | x) = ε + (1-2ε) σ(a(x)), printed with σ(x); (ε, w) and (1-ε, -w) are one model, so ε < 1/2."""
     f = np.linspace(-6, 6, 13)
     for y in (0.0, 1.0):
         noisy = LabelNoise(BernoulliLogit(), 0.1, 0.1).log_prob(y, f)
@@ -155,6 +156,62 @@ def test_e8_phi_is_the_inverse_link_of_the_probit_model():
     p = model.predict_proba(X)[:, 1]
     assert_allclose(norm.ppf(p), score, rtol=1e-7, atol=1e-9)
     assert differ(norm.cdf(p), score, by=0.1)
+
+
+# --- exponential families and generalised linear models ----------------------------------------------------
+
+
+def test_e19_the_log_odds_of_two_exponential_densities_carry_the_scale():
+    """(1/s)(λ₁ - λ₀)x + ln g(λ₁)/g(λ₀) for p(x) = (1/s) g(λ) e^(λx/s); printed without 1/s. In R^D it is s^-D."""
+    s, low, high = 2.5, -0.8, -1.7  # g(λ) = -λ: exponential densities of mean -s/λ
+    x = np.array([0.3, 1.0, 4.0])
+    right = (high - low) * x / s + np.log(high / low)
+    log_density = [Gamma().log_density(x, np.full(3, -s / natural), 1.0) for natural in (low, high)]
+    assert_allclose(log_density[1] - log_density[0], right, rtol=1e-13)
+    assert differ(right, (high - low) * x + np.log(high / low), by=0.1)
+    assert_allclose(quad(lambda t: -low / s * np.exp(low * t / s), 0, np.inf)[0] ** 2, 1, rtol=1e-10)  # D = 2: s^-2
+
+
+def test_e27_a_family_whose_support_depends_on_its_parameter_has_a_conjugate_prior_too():
+    """Uniform(0, θ) is no exponential family; with a Pareto(b, k) prior its posterior is Pareto(max(b, x), k + n)."""
+    x, b, k = np.array([1.2, 0.4, 2.2]), 1.0, 3.0
+    theta = np.linspace(2.3, 9.0, 20)
+    log_joint = pareto.logpdf(theta, k, scale=b) - len(x) * np.log(theta)
+    conjugate = pareto.logpdf(theta, k + len(x), scale=max(b, x.max()))
+    assert_allclose(np.diff(log_joint), np.diff(conjugate), rtol=1e-12)
+
+
+def test_e28_sigmoid_outputs_are_pushed_to_zero_and_one():
+    """Not to -1 and +1: what separated classes without much of a prior do."""
+    X, y = np.arange(8.0)[:, None], np.repeat([0, 1], 4)
+    model = BayesianLogisticRegression(prior=Normal(scale=1e3, intercept_scale=1e4)).fit(X, y)
+    outputs = expit(X @ model.coef_[0] + model.intercept_[0])
+    assert_allclose(outputs, y, atol=1e-3)
+    assert BernoulliLogit().mean(np.array(-1e3)) == 0 and BernoulliLogit().mean(np.array(1e3)) == 1
+
+
+def test_e29_the_fit_depends_on_the_variance_function_and_errors_need_a_sandwich():
+    """One link, one set of rows: other families weigh rows otherwise; with too much variance a Poisson's errors lie."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 1))
+    mean = np.exp(1 + 0.4 * x[:, 0])
+    y = rng.negative_binomial(0.8, 0.8 / (0.8 + mean)) + 0.0
+    fits = {f: BayesianGLM(f, "log", prior=None).fit(x, y + 1e-3 * (f == "gamma")) for f in ("poisson", "gaussian")}
+    assert differ(fits["poisson"].coef_, fits["gaussian"].coef_, by=0.01)
+    model, robust = fits["poisson"].standard_errors_, np.sqrt(np.diag(fits["poisson"].covariance("robust")))
+    assert (robust > 1.5 * model).all()
+    proper = BayesianGLM("negative_binomial", prior=None).fit(x, y)
+    assert_allclose(robust, proper.standard_errors_, rtol=0.25)  # both right for these rows, both estimated
+
+
+def test_e30_a_label_of_k_classes_is_categorical():
+    """One of K values with probabilities that sum to one: K - 1 free ones; printed as a Bernoulli with a vector."""
+    f = np.random.default_rng(0).normal(size=(4, 5))
+    total = sum(np.exp(Categorical(5).log_prob(np.full(4, k), f)) for k in range(5))
+    assert_allclose(total, 1, rtol=1e-14)
+    X, y = rows_of(n=60, d=3, K=4)
+    model = BayesianLogisticRegression(prior=None).fit(X, y)
+    assert_allclose((model.aic_ + 2 * model.log_likelihood_) / 2, (4 - 1) * (3 + 1))
 
 
 # --- Laplace: PRML figure 4.14 as a Bayesian model with one row ---------------------------------------------

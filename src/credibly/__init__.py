@@ -30,6 +30,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Submodules that hold public names are imported when they are first asked for."""
-    if name in {"averages", "basis", "diagnostics", "errors", "priors"}:
+    if name in {"averages", "basis", "diagnostics", "errors", "families", "links", "priors"}:
         return import_module(f"credibly.{name}")
     raise AttributeError(f"module 'credibly' has no attribute {name!r}")

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit
 
-from credibly import BayesianLogisticRegression, BayesianProbitRegression, Jeffreys, Normal, NoisyThresholdClassifier
+from credibly import BayesianLogisticRegression, BayesianProbitRegression, Jeffreys, NoisyThresholdClassifier, Normal
 from credibly.diagnostics import log_score
 from credibly.errors import InputError, NewClassError
 from credibly.priors import Beta

@@ -64,7 +64,8 @@ class Separation:
     def __str__(self) -> str:
         if not self:
             return "The classes overlap: the maximum-likelihood estimate is finite."
-        names = ", ".join(map(repr, self.columns)) or "the intercept alone"
+        shown = [f"column {name}" if isinstance(name, int) else repr(name) for name in self.columns]
+        names = ", ".join(shown) or "the intercept alone"
         what = names if len(self.columns) < 2 else f"a combination of {names}"
         return (
             f"{self.kind} separation: {what} splits the classes "

@@ -359,11 +359,11 @@ def _profile_limits(model: LinearModel, objective: Objective, z: float) -> Array
     """Lower and upper limits of every weight, (M, 2)."""
     posterior, penalised = model.posterior_, isinstance(model.prior_, Jeffreys)
     expand = PenalisedObjective(objective).expand if penalised else objective.expand
-    best = newton(expand, posterior.gaussian.mean, linear=penalised)
+    best = newton(expand, posterior.gaussian.mean)
     moved = best.x - posterior.gaussian.mean
     if moved @ best.local.hessian.matrix @ moved > MOVED:
         raise InputError("The rows of the fit were changed since, or it did not reach its maximum; fit again.")
     T = posterior._to_data(np.eye(best.x.size)).T
     plane = cut_by_plane(expand) if penalised else on_plane(objective)
-    profiles = [Profile(expand, plane, best, a, linear=penalised) for a in T]
+    profiles = [Profile(expand, plane, best, a) for a in T]
     return np.array([[profile.limit(z, side) for side in (-1, 1)] for profile in profiles])

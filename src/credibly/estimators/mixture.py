@@ -32,7 +32,8 @@ def learn_mixture(problem: Problem, mixture: NormalMixture, choice: PriorChoice,
     for _ in range(MOST_ROUNDS if shape.size else 0):
         shape = _best_shape(problem, shape, best, search)
         learnt = _at(problem, shape, choice, search)
-        gain, best = _height(learnt.result) - _height(best.result), max(best, learnt, key=lambda l: _height(l.result))
+        gain = _height(learnt.result) - _height(best.result)
+        best = learnt if gain > 0 else best
         if gain < GAIN:
             break
     return best

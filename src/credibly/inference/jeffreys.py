@@ -56,6 +56,7 @@ class PenalisedObjective:
             value=-float(log_likelihood) - 0.5 * fisher.logdet,
             grad=-chain.free(np.asarray(gradient) + 0.5 * np.asarray(moved)),
             hessian=fisher,
+            exact=False,
         )
 
 
@@ -74,7 +75,6 @@ def jeffreys(objective: Objective, start: Array, controls: Controls = Controls()
         tol=controls.tol,
         max_steps=controls.max_steps,
         report=controls.report,
-        linear=True,
     )
     posterior = Gaussian(solution.x, solution.local.hessian)
     log_likelihood = -solution.local.value - 0.5 * posterior.precision.logdet

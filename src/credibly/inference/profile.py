@@ -88,7 +88,7 @@ def cut_by_plane(expand: Expand) -> Plane:
 
     def at(t: Array, origin: Array, N: Array) -> Local:
         full = expand(origin + N @ t)
-        return Local(full.value, N.T @ full.grad, reduced(full.hessian, N), full.replaced)
+        return Local(full.value, N.T @ full.grad, reduced(full.hessian, N), full.replaced, full.exact)
 
     return lambda origin, N: partial(at, origin=origin, N=N)
 
@@ -119,8 +119,6 @@ class Profile:
     best : Solution
         Its minimum.
     a : (P,) array
-    linear : bool
-        As for `newton`.
 
     References
     ----------
@@ -131,7 +129,6 @@ class Profile:
     plane: Plane
     best: Solution
     a: Array
-    linear: bool = False
 
     def limit(self, z: float, side: int) -> float:
         """Where twice the log-likelihood has fallen by z², above (side 1) or below (-1) the estimate.
@@ -159,7 +156,7 @@ class Profile:
         origin = start.u + (value - start.value) * self._along
         if self._N.shape[1] == 0:
             return Point(value, origin, 2 * (self.expand(origin).value - self.best.local.value))
-        search = partial(newton, self.plane(origin, self._N), tol=TOL, linear=self.linear)
+        search = partial(newton, self.plane(origin, self._N), tol=TOL)
         found = search(np.zeros(self._N.shape[1]))
         if found.status is Status.SADDLE:  # unstable: a nudge to either side leads on
             nudge = NUDGE * found.local.hessian.half_solve_transposed(np.ones_like(found.x))

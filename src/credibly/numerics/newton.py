@@ -102,6 +102,7 @@ class Local(NamedTuple):
     grad: Array  # (d,)
     hessian: PSD
     replaced: bool = False  # whether the Hessian was not positive definite and another matrix stands in for it
+    exact: bool = True  # False where another matrix takes the Hessian's place everywhere
     stand_in: "Callable[[], PSD] | None" = None  # that matrix, where a step along the Hessian's may fail
 
 
@@ -130,7 +131,6 @@ def newton(
     tol: float = 1e-20,
     max_steps: int = 100,
     confirm: bool = True,
-    linear: bool = False,
     report: Report = silent,
 ) -> Solution:
     """Minimise a function by Newton steps, halved until they help enough.
@@ -155,9 +155,6 @@ def newton(
         Whether the last point is expanded too. Without, a step is the last when the quadratic convergence seen so far
         leaves no doubt (a tenfold margin) that it meets `tol` and moves the Hessian by less than 3e-9; the Hessian
         returned is then the one before it.
-    linear : bool
-        Whether `expand` gives another matrix than the Hessian everywhere, so that δ² falls only by a factor: then
-        a slow step is no sign of the floor, only one that does not lower δ² is.
     report : function of (step, value, squared decrement)
         Called at every point that is kept.
 
@@ -174,7 +171,7 @@ def newton(
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
-        if decrement <= tol or _at_rounding_floor(here.value, decrement, last_decrement, linear):
+        if decrement <= tol or _at_rounding_floor(here, decrement, last_decrement):
             return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
         if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
@@ -208,8 +205,9 @@ def _rounding(value: float) -> float:
     return float(16 * np.finfo(float).eps * (1 + abs(value)))
 
 
-def _at_rounding_floor(value: float, decrement: float, last_decrement: float, linear: bool) -> bool:
-    return decrement <= _rounding(value) and decrement >= (last_decrement if linear else last_decrement / 4)
+def _at_rounding_floor(here: Local, decrement: float, last_decrement: float) -> bool:
+    # With the Hessian δ² falls quadratically; with another matrix by a factor only, and slow steps are no sign.
+    return decrement <= _rounding(here.value) and decrement >= (last_decrement / 4 if here.exact else last_decrement)
 
 
 def _damped_step(
