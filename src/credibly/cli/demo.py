@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal
+from credibly import BayesianLogisticRegression, BayesianProbitRegression, NoisyThresholdClassifier, Normal
 from credibly.diagnostics import brier_score, calibration_error, log_score
 from credibly.numerics.arrays import AnyArray, Array
 
@@ -97,6 +97,22 @@ def decisions(model: Any, split: Split) -> None:
     print("  " + ", ".join(f"{count} × {label}" for label, count in zip(found, counts, strict=True)))
 
 
+def wrong_labels(split: Split) -> None:
+    """Flip some labels, and ask a model that doubts them how many, and which."""
+    flipped = np.random.default_rng(0).random(len(split.y)) < 0.1
+    classes = np.unique(split.y)
+    recorded = np.where(flipped, np.where(split.y == classes[0], classes[1], classes[0]), split.y)
+    noisy = split._replace(y=recorded)
+    for model in (BayesianLogisticRegression(), BayesianLogisticRegression(label_noise="estimate")):
+        fit(model, noisy)
+        held_out(model, noisy)
+    suspects = np.argsort(-model.flip_probability(named(split.X, split.columns), recorded))[: flipped.sum()]
+    print(
+        f"{flipped.mean():.1%} were flipped; estimated {model.label_noise_:.1%} ± {model.label_noise_std_:.1%}. Of the "
+        f"{flipped.sum()} labels doubted most, {int(flipped[suspects].sum())} are among them."
+    )
+
+
 def main() -> None:
     """Two data sets, from fit to decision."""
     cancer = load("breast cancer", 10)
@@ -114,9 +130,13 @@ def main() -> None:
         "logit, one scale per column": fit(BayesianLogisticRegression(prior="ard"), cancer),
         "logit, Normal(scale=2.5)": fit(BayesianLogisticRegression(prior=Normal(scale=2.5)), cancer),
         "probit, one scale learnt": fit(BayesianProbitRegression(), cancer),
+        "cauchit, one scale learnt": fit(NoisyThresholdClassifier("cauchy"), cancer),
     }
     for name, candidate in sorted(choices.items(), key=lambda item: -item[1].log_evidence_):
         print(f"  {name:30s} log evidence {candidate.log_evidence_:8.2f}   BIC {candidate.bic_:7.1f}")
+
+    headline("Are some labels wrong? One in ten of the training labels is flipped now")
+    wrong_labels(cancer)
 
     wine = load("wine", 5)
     headline(f"Three classes: {wine.name}, {len(wine.y)} rows, {len(wine.columns)} columns")
