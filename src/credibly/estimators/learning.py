@@ -37,7 +37,7 @@ def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     if isinstance(choice, Jeffreys):
         return _with_jeffreys(problem, choice, search)
     if isinstance(choice, str):
-        return _with_learnt_scales(problem, choice, search)
+        return learn_scales(problem, choice, search)
     prior = explicit_prior(choice, problem)
     return learn_from(problem, prior, np.eye(problem.shape.n_outputs), search)._replace(
         resolved=resolved_prior(choice, problem)
@@ -117,7 +117,8 @@ def resolved_prior(choice: Normal | StudentT, problem: Problem) -> Normal | Stud
     return Normal(mean=moments.mean, cov=moments.cov)
 
 
-def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt:
+def learn_scales(problem: Problem, choice: str, search: Search, start: Array | None = None) -> Learnt:
+    """Fit with the prior scales of highest evidence; a `start` for the weights says which mode is to be followed."""
     d = problem.shape.n_features
     group = np.zeros(d, dtype=np.intp) if choice == "empirical" else np.arange(d)
     row = None
@@ -125,7 +126,11 @@ def _with_learnt_scales(problem: Problem, choice: str, search: Search) -> Learnt
         row = np.append((problem.columns.mean - problem.frame.center) / problem.frame.scale, 1.0)
     priors = ScaledPriors(group, row, problem.shape.n_outputs)
     contrast = np.eye(problem.shape.n_outputs)
-    best = _best_scales(objective_of(problem, None, contrast), priors, search, problem.start)
+    objective = objective_of(problem, None, contrast)
+    if start is not None:
+        best = maximise_evidence(objective, priors, search.controls, start)
+    else:
+        best = _best_scales(objective, priors, search, problem.start)
     prior = priors.prior(best.theta)
     scale = np.exp(best.theta)
     resolved = standardised_prior(problem.columns, problem.shape, scale)

@@ -8,9 +8,25 @@ import numpy as np
 
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.estimators.determined import may_be_separated, refuse_collinear, refuse_separated
-from credibly.estimators.learning import explicit_prior, first_point, learn, objective_of, resolved_prior, sum_to_zero
+from credibly.estimators.learning import (
+    explicit_prior,
+    first_point,
+    learn,
+    learn_scales,
+    objective_of,
+    resolved_prior,
+    sum_to_zero,
+)
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.inference.label_noise import FlipBelief, JointObjective, NoiseMode, height, integrate_flips, noise_modes
+from credibly.inference.label_noise import (
+    FlipBelief,
+    JointObjective,
+    NoiseMode,
+    follow_mode,
+    height,
+    integrate_flips,
+    noise_modes,
+)
 from credibly.inference.objective import PriorDensity
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import true_likelihood
@@ -128,17 +144,22 @@ def _at(problem: Problem, flips: Array) -> Problem:
 
 def _with_learnt_scales(problem: Problem, choice: str, belief: FlipBelief, search: Search) -> Learnt:
     flips = np.where(belief.index < 0, belief.fixed, FIRST_GUESS)
+    scaled = learn(_at(problem, flips), choice, search)
+    best = _modes(problem, _known(scaled), belief, search)[0]
     for _ in range(MOST_ROUNDS):
-        scaled = learn(_at(problem, flips), choice, search)
-        known = Known(scaled.prior, scaled.contrast, scaled.resolved, scaled.prior_scale)
-        modes = _modes(problem, known, belief, search)
-        moved, flips = np.abs(modes[0].flips - flips).max(), modes[0].flips
+        moved, flips = np.abs(best.flips - flips).max(), best.flips
         if moved < SETTLED:
             break
-    learnt = _learnt(problem, known, belief, search)
+        scaled = learn_scales(_at(problem, flips), choice, search, start=best.result.posterior.mean)
+        best = follow_mode(_joint(problem, _known(scaled), belief), best.result.solution.x, search.controls)
+    learnt = _learnt(problem, _known(scaled), belief, search)
     if not scaled.status.good or scaled.status is Status.SCALE_AT_BOUND:
         return learnt._replace(status=scaled.status)
     return learnt if moved < SETTLED else learnt._replace(status=Status.SCALES_NOT_FOUND)
+
+
+def _known(scaled: Learnt) -> Known:
+    return Known(scaled.prior, scaled.contrast, scaled.resolved, scaled.prior_scale)
 
 
 def _without_prior(problem: Problem, belief: FlipBelief, search: Search) -> Learnt:

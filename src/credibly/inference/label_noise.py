@@ -189,11 +189,19 @@ def noise_modes(joint: JointObjective, start: Array, controls: Controls = Contro
     return sorted((mode for _, mode in found), key=height, reverse=True)
 
 
+def follow_mode(joint: JointObjective, point: Array, controls: Controls = Controls()) -> NoiseMode:
+    """The mode that a search from one point (x, θ) finds."""
+    return _mode(joint, _newton(joint, point, controls))
+
+
+def _newton(joint: JointObjective, point: Array, controls: Controls) -> Solution:
+    return newton(joint.expand, point, tol=controls.tol, max_steps=controls.max_steps, report=controls.report)
+
+
 def _search(joint: JointObjective, start: Array, guess: float, controls: Controls) -> Solution:
     theta = np.full(joint.belief.n_free, np.log(2 * guess / (1 - 2 * guess)))
     first = laplace(joint.at(theta), start, controls)
-    point = np.concatenate([first.posterior.mean, theta])
-    return newton(joint.expand, point, tol=controls.tol, max_steps=controls.max_steps, report=controls.report)
+    return _newton(joint, np.concatenate([first.posterior.mean, theta]), controls)
 
 
 def integrate_flips(joint: JointObjective, mode: NoiseMode, controls: Controls = Controls()) -> NoiseMode:
