@@ -16,7 +16,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal, Status
+from credibly import (
+    BayesianLogisticRegression,
+    BayesianProbitRegression,
+    NoisyThresholdClassifier,
+    Normal,
+    Status,
+    StudentT,
+)
 from credibly.errors import NoEvidenceError
 
 LOGISTIC = [
@@ -75,7 +82,13 @@ def three_classes(n: int = 90) -> tuple[np.ndarray, np.ndarray]:
     return X, THREE[score.argmax(axis=1)]
 
 
-EVERY = pytest.mark.parametrize("model", [*LOGISTIC, *PROBIT, PROBIT_ARD], ids=repr)
+OTHERS = [
+    NoisyThresholdClassifier("cauchy", prior=Normal()),
+    BayesianLogisticRegression(prior=StudentT()),
+    BayesianProbitRegression(prior=Normal(), label_noise=0.05),
+    BayesianLogisticRegression(prior=Normal(), label_noise="estimate"),
+]
+EVERY = pytest.mark.parametrize("model", [*LOGISTIC, *PROBIT, PROBIT_ARD, *OTHERS], ids=repr)
 MODELS = pytest.mark.parametrize(
     "model", [BayesianLogisticRegression(prior=Normal()), BayesianProbitRegression(prior=Normal())], ids=repr
 )

@@ -1,5 +1,6 @@
 """Classifiers linear in their columns: the public ones, each a choice of likelihood."""
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from credibly.errors import InputError
@@ -89,14 +90,28 @@ PARAMETERS = """Parameters
 """
 
 
-def documented(cls: Classifier) -> Classifier:
-    """Put the parameters and attributes that all linear classifiers share into a docstring."""
-    if cls.__doc__ is not None:  # stripped under python -OO
-        cls.__doc__ = cls.__doc__.replace("{parameters}", PARAMETERS.strip())
-    return cls
+THRESHOLD = """\
+    threshold : str, StudentT, NormalMixture, or frozen distribution of scipy.stats
+        "logistic" (default), "normal", "cauchy", "gumbel" (complementary log–log), "gumbel_max" (log–log), or the name
+        of the link ("logit", "probit", "cauchit", "cloglog", "loglog"). ``NormalMixture(..., learn=True)`` is learnt
+        too: its shape is that of highest evidence, standardised to mean 0 and variance 1, which intercept and slopes
+        take up; `threshold_` has the result.
+"""
 
 
-@documented
+def documented(own: str = "") -> Callable[[Classifier], Classifier]:
+    """Put the parameters and attributes that all linear classifiers share into a docstring, after those of its own."""
+
+    def fill(cls: Classifier) -> Classifier:
+        if cls.__doc__ is not None:  # stripped under python -OO
+            every = PARAMETERS.strip().replace("----------\n", f"----------\n{own}", 1)
+            cls.__doc__ = cls.__doc__.replace("{parameters}", every)
+        return cls
+
+    return fill
+
+
+@documented()
 class BayesianLogisticRegression(LinearClassifier):
     r"""Logistic regression with a posterior: two classes by the logit, more by the softmax.
 
@@ -159,7 +174,7 @@ class BayesianLogisticRegression(LinearClassifier):
         return Categorical(n_classes) if always_softmax or n_classes > 2 else BernoulliLogit()
 
 
-@documented
+@documented()
 class BayesianProbitRegression(LinearClassifier):
     r"""Probit regression with a posterior: two classes, a normal threshold.
 
@@ -200,7 +215,7 @@ def two_classes_only(n_classes: int) -> None:
         )
 
 
-@documented
+@documented(THRESHOLD)
 class NoisyThresholdClassifier(LinearClassifier):
     r"""Two classes by a noisy threshold: y = 1 where the score reaches θ, and θ has any distribution.
 
@@ -209,12 +224,6 @@ class NoisyThresholdClassifier(LinearClassifier):
     The logit is a logistic θ, the probit a normal one; a Cauchy θ hardly reacts to mislabelled rows, a Gumbel θ is
     the complementary log–log link of survival times. `log_evidence_` ranks them. Where log F is not concave (Cauchy,
     Student-t, mixtures) the search starts from several places, and `status_` says when the curvature was replaced.
-
-    threshold : str, StudentT, NormalMixture, or frozen distribution of scipy.stats
-        "logistic" (default), "normal", "cauchy", "gumbel" (complementary log–log), "gumbel_max" (log–log), or the name
-        of the link ("logit", "probit", "cauchit", "cloglog", "loglog"). ``NormalMixture(..., learn=True)`` is learnt
-        too: its shape is that of highest evidence, standardised to mean 0 and variance 1, which intercept and slopes
-        take up; `threshold_` has the result.
 
     {parameters}
 
