@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 
 from credibly.data.source import MemoryRows
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.laplace import MANY_ROWS, Controls, laplace
+from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
 from credibly.inference.objective import Objective, PriorDensity
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.kinds import AnyLikelihood, concave_relative
@@ -26,7 +26,9 @@ def best_laplace(objective: Objective, start: Array, controls: Controls = Contro
     The draws are the same every time.
     """
     results, failure = [], None
-    for point in [start, *_around_relative(objective, start, controls)]:
+    points = _around_relative(objective, start, controls)
+    many = objective.rows.n_rows >= MANY_ROWS  # so many rows leave one mode worth finding, and every pass counts
+    for point in points if many and points else [start, *points]:
         try:
             results.append(laplace(objective, point, controls))
         except NotPositiveDefinite as error:  # a flat prior far out: another start may do
@@ -45,14 +47,14 @@ def _around_relative(objective: Objective, start: Array, controls: Controls) -> 
     relative = _relative(objective)
     if relative is None:
         return []
-    points = []
+    points: list[Array] = []
     for rows in (relative, _near_rows_only(relative)):
         try:
-            found = laplace(rows, start, controls).posterior
+            found = laplace(rows, sampled_start(rows, start), controls).posterior
         except NotPositiveDefinite:  # without a prior and with separated classes it has no mode
             continue
         points.append(found.mean)
-        if objective.rows.n_rows >= MANY_ROWS:  # so many rows leave one mode worth finding
+        if objective.rows.n_rows >= MANY_ROWS:
             break
         draws = found.sample(np.random.default_rng(0), DRAWS)
         points.extend(found.mean + STRETCH * (draws - found.mean))

@@ -2,7 +2,10 @@
 
 from credibly.model.likelihoods.base import Likelihood
 from credibly.model.likelihoods.categorical import Categorical
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
+from credibly.model.likelihoods.links import Logit
+from credibly.model.likelihoods.proportions import Proportions
 from credibly.model.likelihoods.thresholds import BernoulliLogit
 
 AnyLikelihood = Likelihood | Categorical | NoisyCategorical
@@ -26,4 +29,6 @@ def concave_relative(likelihood: AnyLikelihood) -> Likelihood | Categorical | No
     base = true_likelihood(likelihood)
     if base.log_concave:
         return base
+    if isinstance(base, FamilyLikelihood) and isinstance(base.family, Proportions):
+        return FamilyLikelihood(base.family, Logit())
     return BernoulliLogit() if base.two_labels else None
