@@ -23,6 +23,8 @@ from credibly.numerics.linalg import PSD
 
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
 HESSIAN_CHANGE = 3e-9  # relative, over the last step: what a Hessian may lag behind the point it is returned for
+NEARLY_THERE = 1e-6  # squared decrement from which on a gradient that shrinks is enough
+LOW_STEPS = 3  # below the objective's rounding: quadratic convergence needs two, more is noise
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
 
 
@@ -165,13 +167,14 @@ def newton(
     <Status.CONVERGED: 'Converged.'>
     """
     here = expand(x)
-    last_decrement, replaced = np.inf, False
+    last_decrement, replaced, low = np.inf, False, 0
     for step in range(max_steps + 1):
         direction = -here.hessian.solve(here.grad)
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
-        if decrement <= tol or _at_rounding_floor(here, decrement, last_decrement):
+        low = low + 1 if here.exact and decrement <= _rounding(here.value) else 0
+        if decrement <= tol or low > LOW_STEPS or _at_rounding_floor(here, decrement, last_decrement):
             return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
         if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
@@ -221,4 +224,10 @@ def _damped_step(
             continue
         if there.value <= here.value - ARMIJO * t * decrement + _rounding(here.value):
             return target, there
+        if t == 1 and decrement < NEARLY_THERE and _decrement(there.grad, here.hessian) < decrement / 4:
+            return target, there  # values are too noisy to tell, gradients are not
     return None
+
+
+def _decrement(grad: Array, hessian: PSD) -> float:
+    return float(grad @ hessian.solve(grad))

@@ -27,12 +27,13 @@ from numpy.typing import ArrayLike, NDArray
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.logistic_averages import Tilted, broadcast_scores
 from credibly.numerics.quadrature import row_chunks
-from credibly.numerics.special import LOG_2PI
+from credibly.numerics.special import LOG_2PI, log_normal_cdf, normal_hazard, normal_hazard_slope
 
 __all__ = ["Link", "log_threshold", "tilted_threshold"]
 
 Mask = NDArray[np.bool_]
 
+_FAR = 1e13  # widths of the link: nodes there are too far apart to see it
 _DROP = 42.0  # e^-42 is 6e-19: what is farther below the peak does not count
 _REACH = 9.0  # standard deviations that hold a normal but for 1e-19
 _NOISE = 4e-12  # from log Z = -1e13 on, sums of e^Λ would be sums of rounding errors
@@ -183,13 +184,35 @@ def _moments(link: Link, y: Array, m: Array, s: Array) -> Tilted:
     """Log mass, mean and variance of each row, by the trapezoidal rule; a score without spread is not averaged."""
     rows = _Rows(link, *(part.reshape(-1, 1) for part in (y, (m - link.center) / link.width, s / link.width)))
     out = np.stack([link.log_prob(y, m).ravel(), m.ravel(), np.zeros(m.size)])
-    bound = _bound(rows)
+    near = np.maximum(np.abs(rows.m), rows.s) <= _FAR
+    if not near.all():
+        far = np.flatnonzero(~near)
+        out[:, far] = _step_moments(link, y.ravel()[far], m.ravel()[far], s.ravel()[far])
+    bound = np.where(near, _bound(rows), np.inf)
     spread = np.flatnonzero((rows.s > 0) & (bound < np.inf))
     for some in row_chunks(spread, 2 * _CELLS):
         log_mass, x, var = _standard_moments(rows.take(some), bound[some])
         scale = s.ravel()[some]
         out[:, some] = log_mass, out[1, some] + scale * x, scale**2 * var
     return Tilted(*(part.reshape(m.shape) for part in out))
+
+
+def _step_moments(link: Link, y: Array, m: Array, s: Array) -> Array:
+    """Log mass, mean and variance where the score is so far, or so wide, that the transition is a step; (3, n).
+
+    The normal beyond the step, and the link at the mean where that is on the wrong side: a heavy tail has more.
+    """
+    side = 2.0 * y - 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):  # a score without spread is on one side
+        z = np.where(s > 0, side * (m - link.center) / s, side * np.sign(m - link.center) * np.inf)
+    beyond, here = log_normal_cdf(z), np.where(z > 0, -np.inf, link.log_prob(y, m))
+    log_mass = np.logaddexp(beyond, here)
+    share = np.exp(beyond - log_mass)
+    hazard = np.where(np.isfinite(z), normal_hazard(np.where(np.isfinite(z), z, 0.0)), 0.0)
+    shrunk = np.where(np.isfinite(z), 1.0 - normal_hazard_slope(np.where(np.isfinite(z), z, 0.0)), 1.0)
+    shift = side * hazard
+    var = share * shrunk + (1 - share) + share * (1 - share) * shift**2
+    return np.stack([log_mass, m + s * share * shift, s**2 * var])
 
 
 def _standard_moments(rows: _Rows, bound: Array) -> Array:
