@@ -117,23 +117,28 @@ class MeanPredictive:
     def mean(self, scores: Scores) -> Array:
         """E[y | x], (n,), the score integrated out; at the mean score for links whose average diverges."""
         averaged = self.likelihood.link.average(*scores)
-        return self.plug_in(scores) if averaged is None else averaged
+        if averaged is None:
+            return self.plug_in(scores)
+        return np.where(self.likelihood.form.inside(scores.mean), averaged, np.nan)
 
     def plug_in(self, scores: Scores) -> Array:
-        """E[y | x], (n,), at the mean score."""
-        return self.likelihood.mean(scores.mean)
+        """E[y | x], (n,), at the mean score; NaN where that has no mean of the family."""
+        inside = self.likelihood.form.inside(scores.mean)
+        with np.errstate(all="ignore"):
+            return np.where(inside, self.likelihood.mean(scores.mean), np.nan)
 
     def interval(self, scores: Scores, level: float) -> Array:
         """Quantiles of the mean, (n, 2): the inverse link is monotone, so those of the score become those of it.
 
-        A score beyond the link's domain is a mean beyond all bounds: zero, or infinity where the link falls.
+        A score without a mean of the family counts as the end of the means' range that it lies beyond.
         """
         half = normal_quantile(level) * np.sqrt(scores.variance)
         f = np.column_stack([scores.mean - half, scores.mean + half])
-        link = self.likelihood.link
-        inside = link.valid(f)
+        link, (least, most) = self.likelihood.link, self.likelihood.family.mean_range
         falling = link.power is not None and link.power < 0
-        ends = np.where(inside, link.mean(np.where(inside, f, 1.0)), np.inf if falling else 0.0)
+        with np.errstate(all="ignore"):
+            mu = np.where(link.valid(f), link.mean(f), np.inf if falling else least)
+        ends = np.where(mu < least, least, np.where(mu > most, most, mu))
         return np.asarray(ends[:, ::-1] if falling else ends)
 
     def observation_interval(self, scores: Scores, level: float) -> Array:
@@ -141,10 +146,15 @@ class MeanPredictive:
         normal_quantile(level)  # checks the level
         nodes, log_weights = gauss_hermite(OBSERVATION_NODES)
         f = scores.mean[:, None] + np.sqrt(scores.variance)[:, None] * nodes
-        inside = self.likelihood.link.valid(f)
+        inside = self.likelihood.form.inside(f)
         weight = np.where(inside, np.exp(log_weights), 0.0)  # scores without a mean are left out of the mixture
-        mixture = Mixture(self.likelihood, np.where(inside, f, 1.0), weight / weight.sum(axis=1, keepdims=True))
-        return np.column_stack([mixture.quantile(q) for q in (0.5 - level / 2, 0.5 + level / 2)])
+        some = inside.any(axis=1)
+        first = np.take_along_axis(f, inside.argmax(axis=1)[:, None], axis=1)  # in their place, with no weight
+        f, weight = np.where(inside, f, first)[some], weight[some] / weight[some].sum(axis=1, keepdims=True)
+        ends = np.full((len(inside), 2), np.nan)
+        mixture = Mixture(self.likelihood, f, weight)
+        ends[some] = np.column_stack([mixture.quantile(q) for q in (0.5 - level / 2, 0.5 + level / 2)])
+        return ends
 
 
 class Mixture(NamedTuple):

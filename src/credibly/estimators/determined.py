@@ -6,10 +6,11 @@ from credibly.data.source import Block, add
 from credibly.errors import CollinearityError, SeparationError
 from credibly.estimators.problem import Learnt, Problem
 from credibly.estimators.validation import named
-from credibly.inference.objective import scores
+from credibly.inference.objective import Contrast, row_slopes, scores
 from credibly.model.likelihoods.families import NegativeBinomial, Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs, true_likelihood
+from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.model.likelihoods.links import Log
 from credibly.model.likelihoods.proportions import Proportions
 from credibly.numerics.arrays import AnyArray, Array
@@ -17,6 +18,7 @@ from credibly.predictive import predictive_of
 
 UNLIKELY, NEARLY_IMPOSSIBLE = 1e-2, 1e-5  # fitted probabilities that raise the suspicion of separated classes
 SMALL_TABLE = 500_000  # numbers in a table for which a proof takes some hundredths of a second
+LEVEL = 1e-4  # nats: by less than that a likelihood falls only on a plateau when all weights double
 SINGULAR = 1e-13  # of the largest eigenvalue: rounding of a Gram matrix
 
 
@@ -34,6 +36,28 @@ def may_be_separated(problem: Problem, learnt: Learnt) -> bool:
     predictive = predictive_of(true_likelihood(likelihood))
     proba = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)))
     return bool(proba.min() < suspicion) and not (small and _overlap(problem, proba))
+
+
+def refuse_plateau(problem: Problem, learnt: Learnt) -> None:
+    """Raise if the likelihood of noisy labels has no finite maximum: it levels off as the weights grow.
+
+    With flips to explain the rows on the wrong side, a likelihood is bounded along every direction, so that rows need
+    not be separated for its highest value to lie at infinity.
+    """
+    if not isinstance(problem.likelihood, LabelNoise | NoisyCategorical):
+        return
+    likelihood = problem.likelihood if learnt.likelihood is None else learnt.likelihood
+    x, chain = learnt.result.posterior.mean, Contrast(learnt.contrast)
+
+    def log_likelihood(point: Array) -> float:
+        W = chain.weights(point)
+        return float(problem.rows.sum(lambda rows: (float(row_slopes(likelihood, rows, W).log_prob.sum()),), add)[0])
+
+    if log_likelihood(2 * x) >= log_likelihood(x) - LEVEL:
+        raise SeparationError(
+            "With label noise the likelihood levels off as the weights grow, so the maximum-likelihood estimate is "
+            'infinite: flips explain the rows on the wrong side. Use a prior: prior="empirical", or Normal(scale=2.5).'
+        )
 
 
 def _overlap(problem: Problem, proba: Array) -> bool:
@@ -118,6 +142,11 @@ def refuse_separated(problem: Problem) -> None:
     Z, y = labelled
     n_classes = max(2, n_outputs(problem.likelihood))
     if len(np.unique(y)) < n_classes:
+        if isinstance(problem.likelihood, FamilyLikelihood):
+            raise SeparationError(
+                "All targets that count are alike and at the end of their range, so the maximum-likelihood estimate is "
+                'infinite. Use a prior: prior="empirical", or Normal(scale=2.5).'
+            )
         raise SeparationError(
             f"Only {len(np.unique(y))} of {n_classes} classes have rows that count, so the maximum-likelihood estimate "
             'is infinite. Use a prior: prior="empirical", or Normal(scale=2.5).'

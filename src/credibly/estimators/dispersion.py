@@ -27,14 +27,29 @@ WIDEST = 12.0  # in log dispersion, on either side of a first guess
 PRECISE = 1e-9
 MOST_ROUNDS = 20  # of prior scales and dispersion in turn
 AT_BOUND = 1e-3
+EDGE = 1e-6  # of the largest score
 SETTLED = 1e-7  # in log dispersion: the evidence is flat at its maximum, and rounding hides smaller steps
 PERFECT = 1e-24  # of the targets' own spread: a fit this near is exact but for rounding
 
 
 def learn_glm(problem: Problem, choice: PriorChoice, dispersion: float | None, search: Search) -> Learnt:
     """Weights, and the dispersion where it is not given; `Learnt.likelihood` has what was found."""
+    learnt = _learn(problem._replace(start=starting_point(problem)), choice, dispersion, search)
+    if learnt.status is Status.STALLED and _at_the_edge(problem, learnt):
+        return learnt._replace(status=Status.EDGE_OF_DOMAIN)
+    return learnt
+
+
+def _at_the_edge(problem: Problem, learnt: Learnt) -> bool:
+    """Whether some score is about to leave the link's domain."""
+    likelihood, W = family_likelihood(problem), learnt.result.posterior.mean[None, :]
+    f = problem.rows.map(lambda rows: scores(rows, W))
+    step = EDGE * max(1.0, float(np.abs(f).max()))
+    return not bool((likelihood.form.inside(f - step) & likelihood.form.inside(f + step)).all())
+
+
+def _learn(problem: Problem, choice: PriorChoice, dispersion: float | None, search: Search) -> Learnt:
     likelihood = family_likelihood(problem)
-    problem = problem._replace(start=starting_point(problem))
     if dispersion is not None or not has_free_dispersion(likelihood):
         return learn(problem, choice, search)._replace(likelihood=likelihood)
     if isinstance(choice, Jeffreys):
@@ -208,12 +223,13 @@ def _best_dispersion(problem: Problem, learnt: Learnt, search: Search, bounds: t
 
 
 def _first_guess(problem: Problem) -> float:
-    """log of Pearson's dispersion around the mean target; zero for the negative binomial."""
+    """log of Pearson's dispersion around the mean target; of the extra variance for the negative binomial."""
     likelihood = family_likelihood(problem)
-    if isinstance(likelihood.family, NegativeBinomial):
-        return 0.0
     y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, row_weights))
     mean = np.full_like(y, np.average(y, weights=weight))
+    if isinstance(likelihood.family, NegativeBinomial):
+        extra = np.average((y - mean) ** 2, weights=weight) - mean[0]
+        return float(np.log(extra / mean[0] ** 2) - WIDEST / 2) if extra > 0 else -WIDEST / 2
     s = pearson(likelihood.family, y, mean, weight) / weight.sum()
     if not s > 0:
         why = "From one sample" if len(y) == 1 else "From targets that are all alike"

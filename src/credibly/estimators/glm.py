@@ -1,5 +1,6 @@
 """Generalised linear models with a posterior: regression for targets of any exponential family."""
 
+import warnings
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -9,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.source import Block
 from credibly.data.threads import single_threaded_blas
-from credibly.errors import InputError
+from credibly.errors import DataWarning, InputError
 from credibly.estimators.dispersion import (
     constant_score,
     dispersion_of,
@@ -219,7 +220,7 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         if self.dispersion is None:
             return FamilyLikelihood(family, link)
         likelihood = FamilyLikelihood(family, link)
-        if isinstance(self.dispersion, bool) or not np.isreal(self.dispersion):
+        if isinstance(self.dispersion, bool) or not isinstance(self.dispersion, int | float | np.number):
             raise InputError(f"dispersion must be a positive number or None; got {self.dispersion!r}.")
         if not has_free_dispersion(likelihood):
             raise InputError(
@@ -311,11 +312,21 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         """The mean of the target, (n,): averaged over the posterior, at the estimate when prior is None.
 
         For the inverse, the inverse-square and other power links E[g⁻¹(f)] of a Gaussian score diverges: there it is
-        the mean at the posterior mode (the plug-in), whatever the prior.
+        the mean at the posterior mode (the plug-in), whatever the prior. NaN, with a `DataWarning`, where a score has
+        no mean (a negative one of the identity link for counts).
         """
         scores = self._scores(X, offset, exposure)
         predictive = MeanPredictive(self._likelihood)
-        return predictive.plug_in(scores) if self.prior_ is None else predictive.mean(scores)
+        means = predictive.plug_in(scores) if self.prior_ is None else predictive.mean(scores)
+        if np.isnan(means).any():
+            warnings.warn(
+                f"{int(np.isnan(means).sum())} of {len(means)} rows have a score that is no mean of the "
+                f"{self.family_.name} family under the {self.link_.name} link; their prediction is NaN. Use a link "
+                "that takes every score, such as the log or the logit.",
+                DataWarning,
+                stacklevel=2,
+            )
+        return means
 
     def predict_interval(
         self,

@@ -22,7 +22,10 @@ from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array
+from credibly.numerics.newton import Status
 from credibly.predictive import Predictive, predictive_of
+
+ROUNDING = 1e-9  # of a log evidence
 
 
 class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, LinearModel):
@@ -152,6 +155,8 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, Linea
         self._keep_weights(learnt, problem.frame, training)
 
     def _keep_weights(self, learnt: Learnt, frame: Frame, training: Training) -> None:
+        if learnt.status.good and self._log_evidence + learnt.result.log_evidence > ROUNDING:
+            learnt = learnt._replace(status=Status.EVIDENCE_ABOVE_ZERO)  # a probability of labels is at most one
         self._keep(learnt, frame, training)
         shape = self._shape
         W = self.posterior_.mean.reshape(shape.n_outputs, -1)

@@ -1,8 +1,10 @@
 """Learning the shape of a normal-mixture threshold: the one of highest evidence."""
 
+import warnings
+
 import numpy as np
 
-from credibly.errors import InputError, NotPositiveDefinite
+from credibly.errors import DataWarning, InputError, NotPositiveDefinite
 from credibly.estimators.learning import learn, objective_of
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.inference.laplace import laplace
@@ -11,11 +13,12 @@ from credibly.model.likelihoods import BernoulliMixture, NormalMixture
 from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import Array
 
-LOGIT_BOUND = 5.0  # a part has at least some thousandth of the mass of another
+LOGIT_BOUND = 3.0  # a part has at least a twentieth of the mass of another: smaller ones chase single rows
 MEAN_BOUND = 6.0  # in scales of the last part
 LOG_SCALE_BOUND = 2.5  # a part is at most some twelve times as wide as another: narrower ones chase single rows
 DIFFERENCE = 1e-4  # forward differences of an evidence known to 1e-10
 MOST_ROUNDS = 6  # of prior scales and shape in turn
+ROWS_PER_NUMBER = 30
 GAIN = 1e-4  # nats: a round that gains less is the last
 
 
@@ -28,6 +31,13 @@ def learn_mixture(problem: Problem, mixture: NormalMixture, choice: PriorChoice,
     if isinstance(choice, Jeffreys):
         raise InputError("Under Jeffreys() the shape of a threshold cannot be learnt: there is no evidence to compare.")
     shape = mixture.standardised().to_vector()
+    if problem.rows.n_rows < ROWS_PER_NUMBER * shape.size:
+        warnings.warn(
+            f"{problem.rows.n_rows} rows are few to learn the {shape.size} numbers of a threshold's shape from; give "
+            f"the mixture, or at least {ROWS_PER_NUMBER * shape.size} rows.",
+            DataWarning,
+            stacklevel=6,
+        )
     best = _at(problem, shape, choice, search)
     for _ in range(MOST_ROUNDS if shape.size else 0):
         shape = _best_shape(problem, shape, best, search)

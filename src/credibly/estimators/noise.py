@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credibly.errors import InputError, NotPositiveDefinite
-from credibly.estimators.determined import may_be_separated, refuse_collinear, refuse_separated
+from credibly.estimators.determined import may_be_separated, refuse_collinear, refuse_plateau, refuse_separated
 from credibly.estimators.learning import (
     explicit_prior,
     first_point,
@@ -175,4 +175,5 @@ def _without_prior(problem: Problem, belief: FlipBelief, search: Search) -> Lear
         ) from error
     if not learnt.status.good or may_be_separated(problem, learnt):
         refuse_separated(problem)
+    refuse_plateau(problem, learnt)
     return learnt

@@ -9,6 +9,8 @@ from sklearn.utils.validation import column_or_1d
 
 from credibly.errors import InputError
 from credibly.estimators.validation import (
+    LARGEST,
+    SMALLEST,
     Training,
     canonical,
     check_finite,
@@ -52,11 +54,23 @@ def read_targets(
         y, weight, constant = _proportions(family, y, weight)
     else:
         family.check_targets(y)
+    _check_magnitude(y)
     if offset is not None and len(offset) != len(y):
         raise InputError(f"offset (or exposure) has {len(offset)} entries for {len(y)} rows.")
     if weight is not None and not weight.all():
         check_finite(X, feature_names(estimator))
     return Targets(Training(X, y, weight, offset), constant)
+
+
+def _check_magnitude(y: Array) -> None:
+    """Refuse targets whose squares, or cubes, leave floating point."""
+    size = np.abs(y)
+    extreme = (size > LARGEST) | ((size < SMALLEST) & (size > 0))
+    if extreme.any():
+        raise InputError(
+            f"y has {int(extreme.sum())} values beyond 1e100 or nearer to zero than 1e-100, the first in row "
+            f"{int(np.flatnonzero(extreme)[0])}: their variances cannot be represented. Change the unit of the target."
+        )
 
 
 def _proportions(family: Binomial, y: Array, weight: Array | None) -> tuple[Array, Array, float]:

@@ -12,7 +12,7 @@ c     gradient of tr(A⁻¹H(w)) in w, with A⁻¹ held still                   
 """
 
 from dataclasses import dataclass, replace
-from functools import singledispatch
+from functools import cached_property, singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +30,8 @@ from credibly.numerics.newton import Status
 
 LOG_BOUNDS = (float(np.log(1e-3)), float(np.log(1e3)))
 MOST_SETTLED = 30  # scales; each needs a fit of its own
-PLATEAU = float(np.log(0.1))  # scales below that hardly move a score
+PLATEAU = 0.1  # scales below that hardly move a score,
+FAINT = 0.3  # nor do scales below that share of a column's standard error
 PLATEAU_STEP = 0.1  # in θ: on the plateau the gradient grows by e^0.2 over it
 POLISHING_STEPS = 4
 TIDYING_ROUNDS = 4
@@ -167,6 +168,16 @@ class _EvidenceSurface:
         self.status = Status.CONVERGED  # of the worst fit so far: a search led by one that stopped early is not done
         self.seen: dict[bytes, Evidence] = {}
 
+    @cached_property
+    def plateau(self) -> Array:
+        """log of the scales below which a column has all but dropped out: the more rows, the smaller."""
+        prior = self.priors.prior(np.zeros(self.priors.n_scales))
+        total = self(np.zeros(self.priors.n_scales)).result.posterior.precision.matrix - prior.precision.matrix
+        information = self.priors.per_slope(np.diag(total)).max(axis=0)
+        largest = np.zeros(self.priors.n_scales)
+        np.maximum.at(largest, self.priors.group, information)
+        return np.log(np.minimum(PLATEAU, FAINT / np.sqrt(np.maximum(largest, np.finfo(float).tiny))))
+
     def __call__(self, theta: Array) -> Evidence:
         key = theta.tobytes()
         if key not in self.seen:
@@ -275,22 +286,29 @@ def _settled(surface: _EvidenceSurface, theta: Array) -> Array:
     theta = _tidied(surface, theta)
     for _ in range(len(theta)):
         at = surface(theta)
-        pull = np.where(theta == LOG_BOUNDS[0], at.gradient, 0.0)
-        if pull.max() <= 0:
+        better = _woken(surface, theta, at)
+        if better is None:
             break
-        woken = np.where(np.arange(len(theta)) == pull.argmax(), PLATEAU, theta)
-        woken = _tidied(surface, _quasi_newton(surface, woken))
-        if surface(woken).result.log_evidence <= at.result.log_evidence:
-            break
-        theta = woken
+        theta = better
     return theta
+
+
+def _woken(surface: _EvidenceSurface, theta: Array, at: Evidence) -> Array | None:
+    """A column that is switched off let in again, the one with the strongest pull first, where that helps."""
+    pull = np.where(theta == LOG_BOUNDS[0], at.gradient, 0.0)
+    for j in np.argsort(-pull)[: np.count_nonzero(pull > 0)]:
+        woken = np.where(np.arange(len(theta)) == j, surface.plateau, theta)
+        woken = _tidied(surface, _quasi_newton(surface, woken))
+        if surface(woken).result.log_evidence > at.result.log_evidence:
+            return woken
+    return None
 
 
 def _tidied(surface: _EvidenceSurface, theta: Array) -> Array:
     """Switch off and polish until neither changes the other's work."""
     for _ in range(TIDYING_ROUNDS):
         before, theta = theta, _polished(surface, _switched_off(surface, theta))
-        if not ((theta < PLATEAU) & (theta > LOG_BOUNDS[0]) & (theta != before)).any():
+        if not ((theta < surface.plateau) & (theta > LOG_BOUNDS[0]) & (theta != before)).any():
             break
     return theta
 
@@ -299,7 +317,7 @@ def _switched_off(surface: _EvidenceSurface, theta: Array) -> Array:
     """Move to the lower bound the scales below which the evidence is a plateau: convex in θ, unlike at a maximum."""
     gradient = surface(theta).gradient
     off = theta.copy()
-    for j in np.flatnonzero((theta < PLATEAU) & (theta > LOG_BOUNDS[0])):
+    for j in np.flatnonzero((theta < surface.plateau) & (theta > LOG_BOUNDS[0])):
         beside = theta.copy()
         beside[j] += PLATEAU_STEP
         growing = surface(beside).gradient[j] * gradient[j] > gradient[j] ** 2

@@ -10,13 +10,14 @@ v     variance of a row's score when x has covariance I⁻¹ (its leverage      
 ====  =====================================================================  ==========
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, singledispatch
 
 import numpy as np
 
 from credibly.data.source import Block, Sums, add
-from credibly.inference.laplace import Controls
+from credibly.errors import NotPositiveDefinite
+from credibly.inference.laplace import MANY_ROWS, Controls, laplace
 from credibly.inference.objective import (
     Contrast,
     Objective,
@@ -26,11 +27,17 @@ from credibly.inference.objective import (
     scores,
 )
 from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.inference.several_starts import near_rows_only
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Local, newton
+from credibly.numerics.newton import Local, Solution, newton
+
+SCORING_STEPS = 60
+MOST_DIFFERENCES = 60  # weights for which a Hessian by differences is worth its passes
+DIFFERENCE = 1e-4  # standard deviations: truncation 1e-8, rounding 1e-12 of a gradient of order one
+WEAK_SCALE = 10.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,19 @@ class PenalisedObjective:
             exact=False,
         )
 
+    def expand_by_differences(self, x: Array) -> Local:
+        """The same with the Hessian of the penalised likelihood, by central differences of its gradient."""
+        here = self.expand(x)
+        steps = DIFFERENCE * here.hessian.inverse_root.T  # columns: one standard deviation in independent directions
+        rises = np.array([self.expand(x + h).grad - self.expand(x - h).grad for h in steps.T]) / (2 * DIFFERENCE)
+        # In those directions the Fisher information is the identity; back from them by L on both sides.
+        L, H = here.hessian.factor, rises @ here.hessian.inverse_root.T
+        try:
+            inner = PSD.of((H + H.T) / 2, "the penalised Hessian")
+        except NotPositiveDefinite:
+            return Local(here.value, here.grad, here.hessian)
+        return Local(here.value, here.grad, PSD(np.asfortranarray(L @ inner.factor)))
+
 
 def jeffreys(objective: Objective, start: Array, controls: Controls = Controls()) -> InferenceResult:
     """The mode under the Jeffreys prior, with the inverse Fisher information as covariance, as `logistf` reports it.
@@ -69,16 +89,51 @@ def jeffreys(objective: Objective, start: Array, controls: Controls = Controls()
     ----------
     Firth 1993; Kosmidis & Firth 2021 for finiteness.
     """
-    solution = newton(
-        PenalisedObjective(objective).expand,
+    penalised = PenalisedObjective(objective)
+    starts = [start, *_steeper_starts(objective, start, controls)]
+    found = [_search(penalised, point, controls) for point in starts]
+    solution = min(found, key=lambda ended: (not ended.status.good, ended.local.value))
+    fisher = penalised.expand(solution.x).hessian
+    posterior = Gaussian(solution.x, fisher)
+    log_likelihood = -solution.local.value - 0.5 * fisher.logdet
+    return InferenceResult(posterior, np.nan, log_likelihood, solution)
+
+
+def _steeper_starts(objective: Objective, start: Array, controls: Controls) -> list[Array]:
+    """Other places to start from: the penalised likelihood may have several modes, above all with outlying rows.
+
+    Modes under a weak normal prior on the standardised columns, of all rows and with outlying ones given little weight.
+    """
+    if objective.rows.n_rows >= MANY_ROWS:
+        return []
+    prior = Gaussian(np.zeros_like(start), PSD.diagonal(np.full(start.size, WEAK_SCALE**-2.0)))
+    points = []
+    for rows in (objective, near_rows_only(objective)):
+        try:
+            points.append(laplace(replace(rows, prior=prior), start, controls).posterior.mean)
+        except NotPositiveDefinite:  # a score without a mean, on the way of some family
+            continue
+    return points
+
+
+def _search(penalised: PenalisedObjective, start: Array, controls: Controls) -> Solution:
+    """Fisher scoring; where it is slow, Newton with a Hessian by differences from where it ended."""
+    first = newton(
+        penalised.expand,
         start,
+        tol=controls.tol,
+        max_steps=min(controls.max_steps, SCORING_STEPS),
+        report=controls.report,
+    )
+    if first.status.good or start.size > MOST_DIFFERENCES:
+        return first
+    return newton(
+        penalised.expand_by_differences,
+        first.x,
         tol=controls.tol,
         max_steps=controls.max_steps,
         report=controls.report,
     )
-    posterior = Gaussian(solution.x, solution.local.hessian)
-    log_likelihood = -solution.local.value - 0.5 * posterior.precision.logdet
-    return InferenceResult(posterior, np.nan, log_likelihood, solution)
 
 
 def _sums(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:

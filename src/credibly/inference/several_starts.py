@@ -1,20 +1,25 @@
 """Likelihoods and priors that are not log-concave may have several modes: look from several places, keep the best."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import MemoryRows
+from credibly.data.source import Block, MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
-from credibly.inference.objective import Objective, PriorDensity
+from credibly.inference.objective import Objective, PriorDensity, row_slopes
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.kinds import AnyLikelihood, concave_relative
+from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix
 
-DRAWS = 2  # starts drawn around the mode of a log-concave relative
+DRAWS, MORE_DRAWS = 2, 8  # starts drawn around the mode of a log-concave relative
+SMALL = 1000  # numbers in a table for which a search takes no time, and modes are many
+STEEPER = (3.0, 10.0)  # multiples of a mode: with rows explained away the rest may be fitted closely
+TRIMMED, TRIMMING_ROUNDS = (0.1, 0.25), 4  # shares of the rows left out
 STRETCH = 3.0  # of those draws: modes worth finding are further apart than a posterior standard deviation
 
 
@@ -48,7 +53,7 @@ def _around_relative(objective: Objective, start: Array, controls: Controls) -> 
     if relative is None:
         return []
     points: list[Array] = []
-    for rows in (relative, _near_rows_only(relative)):
+    for rows in (relative, near_rows_only(relative)):
         try:
             found = laplace(rows, sampled_start(rows, start), controls).posterior
         except NotPositiveDefinite:  # without a prior and with separated classes it has no mode
@@ -56,12 +61,39 @@ def _around_relative(objective: Objective, start: Array, controls: Controls) -> 
         points.append(found.mean)
         if objective.rows.n_rows >= MANY_ROWS:
             break
-        draws = found.sample(np.random.default_rng(0), DRAWS)
+        if isinstance(objective.likelihood, LabelNoise | NoisyCategorical):
+            points.extend([*_trimmed(relative, found.mean, controls), *(steep * found.mean for steep in STEEPER)])
+        small = objective.rows.n_rows * start.size <= SMALL
+        draws = found.sample(np.random.default_rng(0), MORE_DRAWS if small else DRAWS)
         points.extend(found.mean + STRETCH * (draws - found.mean))
     return points
 
 
-def _near_rows_only(objective: Objective) -> Objective:
+def _trimmed(relative: Objective, start: Array, controls: Controls) -> list[Array]:
+    """Modes of the relative without the rows that it explains worst, found and left out again a few times."""
+    rows, points = relative.rows, []
+    if not isinstance(rows, MemoryRows):
+        return []
+    for share in TRIMMED:
+        x = start
+        for _ in range(TRIMMING_ROUNDS):
+            W = relative.chain.weights(x)
+            fit = rows.map(partial(_log_prob, likelihood=relative.likelihood, W=W))
+            kept = (fit > np.quantile(fit, share)).astype(float)
+            weighted = replace(rows, weight=kept if rows.weight is None else kept * rows.weight)
+            try:
+                x = laplace(replace(relative, rows=weighted, raw=None), x, controls).posterior.mean
+            except NotPositiveDefinite:  # what is left is separated, and there is no prior
+                break
+        points.append(x)
+    return points
+
+
+def _log_prob(block: Block, likelihood: AnyLikelihood, W: Array) -> Array:
+    return row_slopes(likelihood, block._replace(weight=None), W).log_prob
+
+
+def near_rows_only(objective: Objective) -> Objective:
     """The objective with rows the less weight the further out they are, so that outlying ones cannot lead the search.
 
     A row whose squared norm is k times the median has a weight of 1/k².

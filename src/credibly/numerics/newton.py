@@ -47,6 +47,14 @@ class Status(Enum):
         "The search for the dispersion ran to its bound: the targets vary far less, or far more, than the family says. "
         "Use another family (a Poisson for a negative binomial without extra variance), or give dispersion=."
     )
+    EDGE_OF_DOMAIN = (
+        "The search ended at the edge of the link's domain, towards which the likelihood rises: some mean is at the "
+        "end of its range, and this is no maximum inside. Use a link that takes every score (log, logit), or a prior."
+    )
+    EVIDENCE_ABOVE_ZERO = (
+        "The log evidence of labels came out above zero, which no probability allows: the posterior is too far from a "
+        "Gaussian. Do not compare by it; use a tighter prior, more rows, or a simpler threshold."
+    )
     FITTED_EXACTLY = (
         "The targets are fitted exactly, or there are no rows to spare, so the dispersion cannot be estimated and "
         "standard deviations are NaN. Give the dispersion, use fewer columns or a prior."
@@ -88,6 +96,8 @@ class Status(Enum):
 _NOT_GOOD = {
     Status.AWAY_FROM_MODE,
     Status.DISPERSION_AT_BOUND,
+    Status.EDGE_OF_DOMAIN,
+    Status.EVIDENCE_ABOVE_ZERO,
     Status.FITTED_EXACTLY,
     Status.SADDLE,
     Status.SCALES_NOT_FOUND,

@@ -327,7 +327,7 @@ EVERY = (Gaussian(), Bernoulli(), Binomial(), Poisson(), Gamma(), InverseGaussia
 FAMILIES: dict[str, Family] = {family.name: family for family in EVERY}
 
 
-def resolve_family(family: "str | Family") -> Family:
+def resolve_family(family: Any) -> Family:
     """A family by its name, or by itself.
 
     Raises
@@ -342,7 +342,7 @@ def resolve_family(family: "str | Family") -> Family:
     """
     if isinstance(family, Family):
         return family
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         choices = ", ".join(repr(name) for name in FAMILIES)
         raise InputError(f"family={family!r} is not known; choose {choices} or a Family object.")
     return FAMILIES[family]
