@@ -2,6 +2,7 @@
 
 import warnings
 
+import mpmath as mp
 import numpy as np
 import pandas as pd
 import pytest
@@ -22,7 +23,8 @@ from credibly import (
     Normal,
     Status,
 )
-from credibly.errors import InputError, NoEvidenceError, SeparationError
+from credibly.errors import DataWarning, InputError, NoEvidenceError, SeparationError
+from credibly.model.likelihoods.families import Poisson
 
 UNDETERMINED = {
     "check_sample_weight_equivalence_on_dense_data": "fewer rows than columns without a prior are refused",
@@ -308,6 +310,111 @@ def test_intervals_of_a_new_observation_hold_their_mass(family):
             assert_allclose(mass, [0.05, 0.95], atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("family", "link"),
+    [("poisson", "identity"), ("gamma", "identity"), ("bernoulli", "log"), ("bernoulli", "identity")],
+)
+def test_links_with_a_domain_have_intervals_of_a_new_observation(family, link):
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 1, 60)[:, None]
+    mean = 2 + 2 * x[:, 0]
+    y = {"poisson": rng.poisson(mean), "gamma": rng.gamma(3, mean / 3), "bernoulli": (rng.random(60) < 0.3) * 1}[family]
+    model = BayesianGLM(family, link, prior=None).fit(x, y)
+    low, high = model.predict_interval([[0.0], [1.0]], kind="observation").T
+    assert (low >= 0).all() and (low < high).all() and np.isfinite(high).all()
+    if family == "bernoulli":
+        assert_allclose([*low, *high], [0, 0, 1, 1])
+
+
+def test_a_score_without_a_mean_is_nan_and_told_by_every_method():
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 1, 60)[:, None]
+    model = BayesianGLM("poisson", "identity", prior=None).fit(x, rng.poisson(2 + 2 * x[:, 0]))
+    far = [[0.5], [-9.0]]  # a mean of about -15
+    calls = [model.predict, model.predict_interval, lambda X: model.predict_interval(X, kind="observation")]
+    for call in calls:
+        with pytest.warns(DataWarning, match="1 of 2 rows"):
+            answer = np.atleast_2d(call(far).T).T
+        assert np.isfinite(answer[0]).all() and np.isnan(answer[1]).all()
+
+
+# --- large counts, many columns, extremes --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "y, mu", [(0.0, 2.5), (3.0, 2.5), (1e4, 1.005e4), (1e9, 1.00003e9), (100.0, 81.7), (5.0, 500.0)]
+)
+def test_the_log_density_of_large_counts_does_not_cancel(y, mu):
+    with mp.workdps(50):
+        exact = float(y * mp.log(mu) - mp.mpf(mu) - mp.loggamma(mp.mpf(y) + 1))
+    assert_allclose(Poisson().log_density(np.array(y), np.array(mu)), exact, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("prior", ["empirical", Normal(), None], ids=repr)
+@pytest.mark.parametrize("size", [3e4, 1e9, 1e12])
+def test_large_counts_converge_without_a_warning(size, prior):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 2))
+    model = BayesianGLM("poisson", prior=prior).fit(X, rng.poisson(size * np.exp(X @ [0.3, -0.2])))
+    assert model.status_ is Status.CONVERGED
+    assert_allclose(model.coef_, [0.3, -0.2], atol=10 / np.sqrt(50 * size))  # ten standard errors
+
+
+@pytest.mark.parametrize("family", ["poisson", "gaussian"])
+@pytest.mark.parametrize("seed", range(3))
+def test_one_scale_per_column_is_found_where_rows_are_many(family, seed):
+    """No scale moved by a tenth, or let in again, has a higher evidence."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(500, 6))
+    f = 0.5 * X[:, 0]
+    y = rng.poisson(np.exp(f)) if family == "poisson" else f + rng.normal(size=500)
+    known = None if family == "poisson" else 1.0
+    model = BayesianGLM(family, prior="ard", dispersion=known).fit(X, y)
+    assert model.status_.good
+    spread = X.std(axis=0)
+    center = X.mean(axis=0)
+    for j in range(6):
+        for scale in (1.1 * model.prior_scale_[j], 0.9 * model.prior_scale_[j], 0.05):
+            scales = model.prior_scale_.copy()
+            scales[j] = max(scale, 1e-3)
+            root = np.diag(np.append(scales / spread, 10.0))
+            root[-1, :-1] = -scales / spread * center
+            other = BayesianGLM(family, prior=Normal(mean=np.zeros(7), cov=root @ root.T), dispersion=known).fit(X, y)
+            # a scale that is switched off lies on a plateau, whose slope is below 1e-3 nats per unit of log scale
+            assert other.log_evidence_ <= model.log_evidence_ + 1e-4
+
+
+def test_little_extra_variance_of_large_counts_is_found():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = rng.poisson(rng.gamma(1e6, 1e8 * np.exp(X @ [0.3, 0.2]) / 1e6))
+    model = BayesianGLM("negative_binomial", prior=None).fit(X, y)
+    assert model.status_.good
+    assert_allclose(model.dispersion_, 1e-6, rtol=0.3)  # α has a relative error of √(2/300) = 8 %
+
+
+def test_a_maximum_at_the_edge_of_the_domain_is_told():
+    with pytest.warns(ConvergenceWarning, match="edge of the link's domain"):
+        model = BayesianGLM("poisson", "identity", prior=None).fit(np.arange(6.0)[:, None], [0, 0, 0, 1, 5, 9])
+    assert model.status_ is Status.EDGE_OF_DOMAIN
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e150])
+def test_targets_whose_squares_leave_floating_point_are_refused(factor):
+    X, y = targets("gamma")
+    with pytest.raises(InputError, match="unit of the target"):
+        BayesianGLM("gamma", "log").fit(X, y * factor)
+
+
+def test_z_and_p_of_a_summary_are_those_of_the_standard_errors():
+    X, y = targets("gamma")
+    model = BayesianGLM("gamma", "log", prior=None).fit(X, y)
+    table = model.summary().to_frame()
+    assert_allclose(table["z"], model.posterior_.mean / model.standard_errors_, rtol=1e-12)
+    assert_allclose(table["z"].iloc[0] ** 2, model.wald_test(["x0"]).statistic, rtol=1e-9)
+    assert "as R" in str(model.summary())
+
+
 # --- what a person sees, and bad input ----------------------------------------------------------------------
 
 
@@ -367,6 +474,9 @@ def test_separated_proportions_are_refused_without_a_prior():
         ({"family": "poisson", "dispersion": 2.0}, [1, 2, 1], "negative_binomial"),
         ({"family": "gamma", "dispersion": -2.0}, [1.0, 2.0, 1.0], "positive"),
         ({"family": "gaussian"}, [2.0, 2.0, 2.0], "dispersion"),
+        ({"family": "gaussian"}, ["yes", "no", "yes"], "use a classifier"),
+        ({"family": "gamma", "dispersion": np.ones(3)}, [1.0, 2.0, 1.0], "dispersion must be"),
+        ({"family": ["gamma"]}, [1.0, 2.0, 1.0], "is not known"),
     ],
 )
 def test_targets_and_choices_that_make_no_sense_are_refused(choices, y, message):

@@ -309,7 +309,7 @@ def test_models_that_are_not_comparable_are_refused():
         (fit(BayesianLogisticRegression, X[1:, 1:], y[1:]), "not fitted on the same rows"),
         (fit(BayesianLogisticRegression, X[::-1, 1:], y[::-1]), "not fitted on the same rows"),
         (fit(BayesianLogisticRegression, X[:, 1:], np.array(["no", "yes"])[y]), "not fitted on the same rows"),
-        (fit(BayesianLogisticRegression, X, y), "fewer weights"),
+        (fit(BayesianLogisticRegression, X, y), "larger model"),
         (fit(BayesianLogisticRegression, rng.normal(size=(80, 1)), y), "'x0' is no combination"),
         (fit(BayesianLogisticRegression, X[:, 1:], y, label_noise=0.1), "of one kind"),
         (fit(BayesianLogisticRegression, X[:, 1:], y, multi_class="softmax"), "of one kind"),

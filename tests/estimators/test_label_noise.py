@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from credibly import BayesianLogisticRegression, BayesianProbitRegression, Jeffreys, NoisyThresholdClassifier, Normal
 from credibly.diagnostics import log_score
-from credibly.errors import InputError, NewClassError
+from credibly.errors import InputError, NewClassError, SeparationError
 from credibly.priors import Beta
 
 LOGIT = BayesianLogisticRegression
@@ -170,6 +170,18 @@ def test_choices_that_make_no_sense_are_refused(choices, message):
     X, true, _ = simulated(0, n=50)
     with pytest.raises(InputError, match=message):
         LOGIT(**choices).fit(X, true)
+
+
+@pytest.mark.parametrize("label_noise", ["estimate", ("estimate", "estimate"), 0.05])
+def test_a_likelihood_that_levels_off_has_no_maximum(label_noise):
+    """Flips bound the likelihood in every direction, so its supremum may lie at infinity without separated labels."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(150, 2))
+    y = (X[:, 0] > 0).astype(int)
+    y[:5] ^= 1
+    with pytest.raises(SeparationError, match="levels off"):
+        LOGIT(prior=None, label_noise=label_noise).fit(X, y)
+    assert LOGIT(label_noise=label_noise).fit(X, y).status_.good
 
 
 def test_labels_to_be_judged_must_be_those_of_the_fit():

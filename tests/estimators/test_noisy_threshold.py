@@ -19,7 +19,7 @@ from credibly import (
     Status,
     StudentT,
 )
-from credibly.errors import InputError, NoEvidenceError, SeparationError
+from credibly.errors import ConvergenceWarning, DataWarning, InputError, NoEvidenceError, SeparationError
 from credibly.model.likelihoods import LOGISTIC_MIXTURE
 
 THRESHOLD = NoisyThresholdClassifier
@@ -185,6 +185,30 @@ def test_the_evidence_ranks_links_by_what_made_the_labels():
         X, y = rows_of(n=2000, noise=noise)
         evidences = {name: THRESHOLD(name).fit(X, y).log_evidence_ for name in kinds}
         assert max(evidences, key=evidences.get) == truth, evidences
+
+
+@pytest.mark.parametrize(
+    "threshold", ["cauchy", "gumbel", "gumbel_max", StudentT(df=3), stats.laplace()], ids=["c", "g", "m", "t", "l"]
+)
+def test_far_from_the_rows_only_the_sign_of_the_score_is_left(threshold):
+    """As x grows, mean and standard deviation of the score grow alike, and the transition becomes a step."""
+    X, y = rows_of(n=60)
+    model = THRESHOLD(threshold, prior=Normal(scale=2.0)).fit(X, y)
+    direction = np.array([[1.0, 0.0], [-1.0, 0.5], [0.3, 1.0]])
+    slopes, cov = model.coef_[0], model.posterior_.cov[:2, :2]
+    limit = stats.norm.cdf(direction @ slopes / np.sqrt(np.einsum("ij,jk,ik->i", direction, cov, direction)))
+    for far in (1e12, 1e14, 1e16, 1e60):
+        assert_allclose(model.predict_proba(far * direction)[:, 1], limit, rtol=1e-9)
+
+
+def test_an_evidence_above_zero_is_called_impossible():
+    """Four rows, and a shape that exploits what Laplace does not see: the probability of labels is at most one."""
+    with pytest.warns((DataWarning, ConvergenceWarning)) as told:
+        model = THRESHOLD(NormalMixture([0.5, 0.5], [0.0, 0.0], [1.0, 3.0], learn=True)).fit(
+            [[-2.0], [-1.0], [1.0], [2.0]], [0, 0, 1, 1]
+        )
+    assert any("few to learn" in str(one.message) for one in told)
+    assert model.log_evidence_ <= 0 or not model.status_.good
 
 
 # --- mixtures that are learnt -------------------------------------------------------------------------------

@@ -8,7 +8,15 @@ from scipy.special import expit
 from scipy.stats import t as student
 from sklearn.datasets import load_iris
 
-from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Jeffreys, Normal, StudentT
+from credibly import (
+    BayesianGLM,
+    BayesianLogisticRegression,
+    BayesianProbitRegression,
+    Jeffreys,
+    NoisyThresholdClassifier,
+    Normal,
+    StudentT,
+)
 from credibly.errors import InputError, NoEvidenceError
 
 LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
@@ -121,6 +129,50 @@ def test_jeffreys_of_the_probit_uses_its_own_information():
     h = 1e-5
     gradient = [(objective(w + h * e) - objective(w - h * e)) / (2 * h) for e in np.eye(3)]
     assert_allclose(gradient, 0, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", [0, 17, 28, 50])
+def test_jeffreys_finds_the_higher_mode_where_rows_lie_far_out(seed):
+    """Heavy-tailed, separated columns: the search from zero ends ten nats below for the last three."""
+    rng = np.random.default_rng(seed)
+    n = rng.integers(8, 40)
+    X = rng.standard_t(1.2, size=(n, 1)) * rng.choice([1, 10])
+    y = (X[:, 0] > np.median(X[:, 0])).astype(int)
+    model = LOGIT(prior=Jeffreys()).fit(X, y)
+    w = np.array([model.coef_[0, 0], model.intercept_[0]])
+    starts = [np.zeros(2), np.array([1.0, 0.0]), np.array([0.1, 0.0]), w]
+    best = min(minimize(minus_penalised, s, (X, y, 2), "Nelder-Mead", options={"fatol": 1e-12}).fun for s in starts)
+    assert model.status_.good
+    assert minus_penalised(w, X, y, 2) <= best + 1e-7
+
+
+def test_jeffreys_converges_on_the_counterexample_of_least_squares():
+    x, y = np.array([[0.0], [1.0], [2.0], [3.0], [50.0]]), np.array([0, 0, 1, 1, 1])
+    model = LOGIT(prior=Jeffreys()).fit(x, y)
+    w = np.array([model.coef_[0, 0], model.intercept_[0]])
+    best = minimize(minus_penalised, w + 0.1, (x, y, 2), "Nelder-Mead", options={"fatol": 1e-12, "maxiter": 4000})
+    assert model.status_.good
+    assert_allclose(minus_penalised(w, x, y, 2), best.fun, atol=1e-9)
+
+
+@pytest.mark.parametrize("threshold", ["cauchy", StudentT(df=3)], ids=repr)
+def test_jeffreys_of_other_thresholds_converges_on_separated_classes(threshold):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(25, 2))
+    y = (X[:, 0] > 0).astype(int)
+    Z = np.column_stack([X, np.ones(25)])
+    F = student(1 if threshold == "cauchy" else 3)
+
+    def loss(w):
+        f = Z @ w
+        weight = F.pdf(f) ** 2 / (F.cdf(f) * F.sf(f))
+        information = (Z * weight[:, None]).T @ Z
+        return -np.where(y == 1, F.logcdf(f), F.logsf(f)).sum() - 0.5 * np.linalg.slogdet(information)[1]
+
+    model = NoisyThresholdClassifier(threshold, prior=Jeffreys()).fit(X, y)
+    best = minimize(loss, model.posterior_.mean + 0.2, method="Nelder-Mead", options={"fatol": 1e-12, "maxiter": 8000})
+    assert model.status_.good
+    assert loss(model.posterior_.mean) <= best.fun + 1e-7
 
 
 def test_jeffreys_has_no_evidence_and_says_why():

@@ -1,5 +1,7 @@
 """Whether the data determine an estimate without a prior: collinear columns and separated classes are named."""
 
+from typing import NamedTuple
+
 import numpy as np
 
 from credibly.data.source import Block, add
@@ -13,7 +15,7 @@ from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs, true_like
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.model.likelihoods.links import Log
 from credibly.model.likelihoods.proportions import Proportions
-from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.predictive import predictive_of
 
 UNLIKELY, NEARLY_IMPOSSIBLE = 1e-2, 1e-5  # fitted probabilities that raise the suspicion of separated classes
@@ -82,21 +84,30 @@ def _counts(likelihood: FamilyLikelihood) -> bool:
     return isinstance(likelihood.family, Poisson | NegativeBinomial) and isinstance(likelihood.link, Log)
 
 
-def _labels(likelihood: AnyLikelihood, Z: Array, y: AnyArray) -> tuple[Array, AnyArray] | None:
+class Labelled(NamedTuple):
+    """Rows and labels whose separation is that of a problem, and which row of it each stands for."""
+
+    Z: Array
+    y: AnyArray
+    row: Codes
+
+
+def _labels(likelihood: AnyLikelihood, Z: Array, y: AnyArray) -> Labelled | None:
     """Rows and labels whose separation is that of the problem; None where there is no such thing.
 
     A proportion between 0 and 1 is a row of either class. A positive count holds its score where it is, as a row of
     either class does; a count of zero lets it fall.
     """
     if not isinstance(likelihood, FamilyLikelihood):
-        return Z, y
+        return Labelled(Z, y, np.arange(len(y)))
     if isinstance(likelihood.family, Proportions) and likelihood.link.threshold is not None:
         high, low = y > 0, y < 1
     elif _counts(likelihood):
         high, low = y > 0, np.ones(len(y), dtype=bool)
     else:
         return None
-    return np.concatenate([Z[high], Z[low]]), np.repeat([1, 0], [high.sum(), low.sum()])
+    row = np.concatenate([np.flatnonzero(high), np.flatnonzero(low)])
+    return Labelled(Z[row], np.repeat([1, 0], [high.sum(), low.sum()]), row)
 
 
 def refuse_collinear(problem: Problem) -> None:
@@ -139,7 +150,7 @@ def refuse_separated(problem: Problem) -> None:
     )
     if labelled is None:
         return
-    Z, y = labelled
+    Z, y, row = labelled
     n_classes = max(2, n_outputs(problem.likelihood))
     if len(np.unique(y)) < n_classes:
         if isinstance(problem.likelihood, FamilyLikelihood):
@@ -155,9 +166,8 @@ def refuse_separated(problem: Problem) -> None:
     if found:
         names = [problem.names[int(j)] for j in found.columns]
         how = "a threshold there" if len(names) == 1 else "a threshold on a combination of them"
-        does = (
-            f"predicts {len(found.rows)} of {len(y)} rows without error" if len(found.rows) else "rules out some class"
-        )
+        settled, total = len(np.unique(row[found.rows])), len(np.unique(row))
+        does = f"predicts {settled} of {total} rows without error" if settled else "rules out some class"
         raise SeparationError(
             f"The classes are separated ({found.kind}) by {named(names)}: {how} {does}, so the maximum-likelihood "
             f"estimate is infinite. Use a prior: "

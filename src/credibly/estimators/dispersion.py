@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from credibly.data.source import Block, Sums, add
-from credibly.errors import InputError, NotPositiveDefinite
+from credibly.errors import InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.learning import learn, objective_of
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.inference.laplace import laplace
@@ -34,7 +34,16 @@ PERFECT = 1e-24  # of the targets' own spread: a fit this near is exact but for 
 
 def learn_glm(problem: Problem, choice: PriorChoice, dispersion: float | None, search: Search) -> Learnt:
     """Weights, and the dispersion where it is not given; `Learnt.likelihood` has what was found."""
-    learnt = _learn(problem._replace(start=starting_point(problem)), choice, dispersion, search)
+    try:
+        learnt = _learn(problem._replace(start=starting_point(problem)), choice, dispersion, search)
+    except SingularPriorError:
+        raise
+    except NotPositiveDefinite as error:
+        likelihood = family_likelihood(problem)
+        raise InputError(
+            f"No maximum was found for the {likelihood.family.name} family with the {likelihood.link.name} link: its "
+            f"curvature vanishes, or its domain ends, on the way ({error}) Use the canonical link, or a tighter prior."
+        ) from error
     if learnt.status is Status.STALLED and _at_the_edge(problem, learnt):
         return learnt._replace(status=Status.EDGE_OF_DOMAIN)
     return learnt

@@ -1,5 +1,7 @@
 """Generalised linear models with a posterior: regression for targets of any exponential family."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any, NamedTuple, Self
 
@@ -34,7 +36,7 @@ from credibly.model.likelihoods.families import resolve_family
 from credibly.model.likelihoods.family_base import Family
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, deviance
 from credibly.model.likelihoods.links import Link, resolve_link
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 from credibly.predictive import MeanPredictive
 
 
@@ -267,6 +269,8 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         y, weight = _targets_of(problem)
         mu = fitted_means(problem, learnt)
         s = deviance(self.family_, y, mu, weight) / weight.sum()
+        if not s > 0:  # an exact fit: a density without bound
+            return float("inf")
         return float(weight @ self.family_.log_density(y, mu, s))
 
     # --- what was learnt ---------------------------------------------------------------------------------------
@@ -299,7 +303,7 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         said = f"dispersion: {self.dispersion_:.5g}"
         if self._fitted is not None:
             said += f"; deviance: {self.deviance_:.5g} (null {self.null_deviance_:.5g})"
-        return [said]
+        return [said, *super()._notes()]
 
     # --- prediction --------------------------------------------------------------------------------------------
 
@@ -318,15 +322,18 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         scores = self._scores(X, offset, exposure)
         predictive = MeanPredictive(self._likelihood)
         means = predictive.plug_in(scores) if self.prior_ is None else predictive.mean(scores)
-        if np.isnan(means).any():
+        self._warn_outside(np.isnan(means))
+        return means
+
+    def _warn_outside(self, outside: AnyArray) -> None:
+        if outside.any():
             warnings.warn(
-                f"{int(np.isnan(means).sum())} of {len(means)} rows have a score that is no mean of the "
+                f"{int(outside.sum())} of {len(outside)} rows have a score that is no mean of the "
                 f"{self.family_.name} family under the {self.link_.name} link; their prediction is NaN. Use a link "
                 "that takes every score, such as the log or the logit.",
                 DataWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return means
 
     def predict_interval(
         self,
@@ -353,7 +360,10 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         observation = only(kind, {"mean": False, "observation": True}, "kind")
         scores = self._scores(X, offset, exposure)
         predictive = MeanPredictive(self._likelihood)
-        return predictive.observation_interval(scores, level) if observation else predictive.interval(scores, level)
+        ends = predictive.observation_interval(scores, level) if observation else predictive.interval(scores, level)
+        outside = ~self._likelihood.form.inside(scores.mean)
+        self._warn_outside(outside)
+        return np.where(outside[:, None], np.nan, ends)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -1,5 +1,7 @@
 """Tests, standard errors, robust covariances and profile intervals of models linear in their columns."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 
@@ -68,6 +70,8 @@ class HypothesisTests(LinearModel):
         (2, 2)
         """
         check_is_fitted(self)
+        if np.isnan(self.posterior_.gaussian.precision.factor).any():  # an exact fit: no dispersion, no errors
+            return np.full((self._shape.total, self._shape.total), np.nan)
         half = self.posterior_._to_data(_frame_covariance(self, kind, groups))
         V = self.posterior_._to_data(half.T)
         return np.asarray((V + V.T) / 2)
@@ -126,7 +130,7 @@ class HypothesisTests(LinearModel):
             C = _given_covariance(posterior, covariance, names.n_weights)
         return wald(posterior.gaussian.mean, C, constraints)
 
-    def lr_test(self, reduced_model: "HypothesisTests") -> HypothesisResult:
+    def lr_test(self, reduced_model: HypothesisTests) -> HypothesisResult:
         r"""The likelihood-ratio test of a smaller model, fitted on the same rows, against this one.
 
         .. math:: 2 (\ell - \ell_{reduced}) \sim χ^2, \qquad (D_{reduced} - D) / s \text{ where there is a dispersion}
@@ -258,6 +262,18 @@ class HypothesisTests(LinearModel):
             message = f"The search for the limits of weights {lost.tolist()} failed; they are NaN."
             warnings.warn(message, ConvergenceWarning, stacklevel=2)
         return limits
+
+    def _test_errors(self) -> Array:
+        """Those of the expected information, as R's, where the rows of the fit are still at hand."""
+        known = getattr(self, "_training", None) is not None or curvature_is_expected(self._likelihood)
+        return self.standard_errors_ if known else super()._test_errors()
+
+    def _notes(self) -> list[str]:
+        notes = super()._notes()
+        at_hand = getattr(self, "_training", None) is not None
+        if self.prior_ is None and at_hand and not curvature_is_expected(self._likelihood):
+            notes.append("z, p: by the standard errors of the expected information, as R; sd: observed curvature.")
+        return notes
 
     def _read_rows(
         self,

@@ -1,5 +1,7 @@
 """Least squares on coded labels: the oldest linear classifier, kept for comparison."""
 
+from __future__ import annotations
+
 from typing import Any, Self
 
 import numpy as np

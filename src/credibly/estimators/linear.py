@@ -1,5 +1,7 @@
 """Classifiers linear in their columns: the public ones, each a choice of likelihood."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -36,8 +38,6 @@ PARAMETERS = """Parameters
     solver : "newton" (default) or "sgd"
         How the mode is found. With "sgd" (averaged stochastic gradient, decreasing steps) `max_iter` counts sweeps,
         the Hessian is taken at the averaged iterate, and `status_` and `distance_to_mode_` say how far off it is.
-    multi_class : "auto" (default) or "softmax"
-        BayesianLogisticRegression only: "softmax" gives two classes a weight vector each, too.
     label_noise : 0.0 (default), float, pair, "estimate" or Beta
         How often labels are wrong: a number below 1/2 for both classes (for K classes: to any other class), a pair
         (eps01, eps10) with eps01 = P(recorded 1 | true 0), or "estimate", which may also stand in the pair. Estimated
@@ -90,6 +90,11 @@ PARAMETERS = """Parameters
 """
 
 
+MULTI_CLASS = """\
+    multi_class : "auto" (default) or "softmax"
+        "softmax" gives two classes a weight vector each, too.
+"""
+
 THRESHOLD = """\
     threshold : str, StudentT, NormalMixture, or frozen distribution of scipy.stats
         "logistic" (default), "normal", "cauchy", "gumbel" (complementary log–log), "gumbel_max" (log–log), or the name
@@ -111,7 +116,7 @@ def documented(own: str = "") -> Callable[[Classifier], Classifier]:
     return fill
 
 
-@documented()
+@documented(MULTI_CLASS)
 class BayesianLogisticRegression(LinearClassifier):
     r"""Logistic regression with a posterior: two classes by the logit, more by the softmax.
 
@@ -290,6 +295,9 @@ class NoisyThresholdClassifier(LinearClassifier):
         super()._keep_noise(noise, learnt)
         likelihood = true_likelihood(self._likelihood)
         self.threshold_ = likelihood.mixture if isinstance(likelihood, BernoulliMixture) else self.threshold
+
+    def _what(self) -> str:
+        return f"{true_likelihood(self._likelihood)!r} threshold, {super()._what()}"
 
     @property
     def _n_identified(self) -> int:

@@ -1,5 +1,7 @@
 """What the linear classifiers share: validate, encode, assemble, delegate."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -187,10 +189,10 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, Linea
 
     def _notes(self) -> list[str]:
         if not np.any(self.label_noise_):
-            return []
+            return super()._notes()
         shown = [np.atleast_1d(a) for a in (self.label_noise_, self.label_noise_std_)]
         said = ", ".join(f"{flip:.4g} (sd {sd:.2g})" if sd else f"{flip:.4g}" for flip, sd in zip(*shown, strict=True))
-        return [f"label noise: {said}"]
+        return [f"label noise: {said}", *super()._notes()]
 
     def _outputs(self) -> list[Any]:
         return list(self.classes_.tolist())

@@ -1,5 +1,7 @@
 """What all models linear in their columns share: assemble, learn, keep, and tell what was learnt."""
 
+from __future__ import annotations
+
 import warnings
 from typing import Any
 
@@ -196,8 +198,12 @@ class LinearModel(BaseEstimator):
             ],
             names=self._weight_names(),
             classes=None if self._shape.n_outputs == 1 else self._outputs(),
-            columns=weight_columns(self.posterior_, level, tests=flat),
+            columns=weight_columns(self.posterior_, level, self._test_errors() if flat else None),
         )
+
+    def _test_errors(self) -> Array:
+        """Standard errors for z and p, where there is no prior."""
+        return self.posterior_.std
 
     def _what(self) -> str:
         """What the title of a summary says of the model."""

@@ -40,7 +40,7 @@ def rows_of_fit(model: LinearModel, what: str) -> Training:
     if training is None:
         raise InputError(
             f"{what} needs the rows of the fit, which this model no longer has: partial_fit does not keep them, and a "
-            "saved model holds none. Fit again with fit(X, y)."
+            "saved or copied model holds none. Fit again with fit(X, y)."
         )
     return training
 
@@ -70,7 +70,10 @@ def check_nested(full: LinearModel, reduced: LinearModel) -> int:
     _check_same_rows(full, large, reduced, small)
     df = full._n_identified - reduced._n_identified
     if df <= 0:
-        raise InputError(f"The reduced model must have fewer weights: {reduced._n_identified}, {full._n_identified}.")
+        raise InputError(
+            f"The reduced model has {reduced._n_identified} parameters and this one {full._n_identified}: call lr_test "
+            "on the larger model, with the smaller one as its argument."
+        )
     outside = _unexplained(full, large, reduced, small)
     if outside.any():
         labels = np.array([*reduced._weight_names(), "the offset"])[: len(outside)]

@@ -40,8 +40,8 @@ FIRST_GUESS = 0.05
 MOST_ROUNDS = 30  # of prior scales and flip probabilities in turn
 SETTLED = 1e-7
 CHOICES = (
-    'label_noise must be 0.0, a number below 1/2, a pair (eps01, eps10) of such numbers or "estimate", "estimate", or '
-    "Beta(a, b) to estimate with that belief about twice the flip probability"
+    'label_noise must be 0.0, a number below 1/2, "estimate", a Beta(a, b) (to estimate, with that belief about twice '
+    "the flip probability), or for two classes a pair (eps01, eps10) of these"
 )
 
 

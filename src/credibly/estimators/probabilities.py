@@ -1,5 +1,7 @@
 """What follows from log class probabilities alone, for every classifier."""
 
+from __future__ import annotations
+
 from abc import abstractmethod
 from typing import Any
 

@@ -94,17 +94,17 @@ def _aligned(row: Sequence[str], widths: Sequence[int], n_text: int) -> str:
     )
 
 
-def weight_columns(posterior: WeightPosterior, level: float, *, tests: bool) -> dict[str, Array]:
-    """The columns of a weight table; `tests` adds Wald's z and two-sided p."""
+def weight_columns(posterior: WeightPosterior, level: float, errors: Array | None = None) -> dict[str, Array]:
+    """The columns of a weight table; standard errors add Wald's z and two-sided p."""
     mode, sd, interval = posterior.mean, posterior.std, posterior.interval(level)
-    z = mode / sd
     columns = {
         "mode": mode,
         "sd": sd,
         "lower": interval[:, 0],
         "upper": interval[:, 1],
-        "p_positive": ndtr(z),
+        "p_positive": ndtr(mode / sd),
     }
-    if tests:
+    if errors is not None:
+        z = mode / errors
         columns |= {"z": z, "p": 2 * ndtr(-np.abs(z))}
     return columns

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import column_or_1d
 
 from credibly.errors import InputError
 from credibly.estimators.validation import (
@@ -45,7 +44,13 @@ def read_targets(
     table, y = read_numbers(estimator, X, y, reset=reset, y_numeric=True, multi_output=isinstance(family, Binomial))
     X = canonical(table)
     weight = read_weights(sample_weight, X)
-    y = np.asarray(y, dtype=float)
+    try:
+        y = np.asarray(y, dtype=float)
+    except ValueError as error:
+        raise InputError(
+            f"y holds text where numbers are expected ({error}). Targets of a regression are numbers; for labels use a "
+            "classifier."
+        ) from error
     if not np.isfinite(y).all():
         bad = np.flatnonzero(~np.isfinite(y if y.ndim == 1 else y.sum(axis=1)))
         raise InputError(f"y contains NaN or infinity in {len(bad)} rows, the first in row {bad[0]}; drop those rows.")
@@ -55,8 +60,8 @@ def read_targets(
     else:
         family.check_targets(y)
     _check_magnitude(y)
-    if offset is not None and len(offset) != len(y):
-        raise InputError(f"offset (or exposure) has {len(offset)} entries for {len(y)} rows.")
+    if offset is not None:
+        offset = _for_all_rows(offset, len(y))
     if weight is not None and not weight.all():
         check_finite(X, feature_names(estimator))
     return Targets(Training(X, y, weight, offset), constant)
@@ -79,7 +84,11 @@ def _proportions(family: Binomial, y: Array, weight: Array | None) -> tuple[Arra
         if y.shape[1] != 2:
             raise InputError(f"Binomial targets are (n, 2), successes and failures, or proportions; got {y.shape}.")
         if (y < 0).any():
-            raise InputError("Numbers of successes and failures must not be negative.")
+            row = int(np.flatnonzero((y < 0).any(axis=1))[0])
+            raise InputError(
+                f"Numbers of successes and failures must not be negative; row {row} has {y[row].tolist()}. (The second "
+                "column is of failures, not of totals.)"
+            )
         totals = y.sum(axis=1)
         empty = totals == 0
         successes = y[:, 0]
@@ -107,19 +116,32 @@ def read_offset(
             )
         time = _numbers(exposure, "exposure")
         if not (time > 0).all():
-            raise InputError(f"exposure must be positive; row {int(np.flatnonzero(time <= 0)[0])} is not.")
+            raise InputError(
+                f"exposure must be positive; row {int(np.flatnonzero(np.atleast_1d(time) <= 0)[0])} is not."
+            )
         total = total + np.log(time)
     shift = np.asarray(total)
-    if n_rows is not None and len(shift) != n_rows:
+    return shift if n_rows is None else _for_all_rows(shift, n_rows)
+
+
+def _for_all_rows(shift: Array, n_rows: int) -> Array:
+    if shift.ndim == 0:
+        return np.full(n_rows, float(shift))
+    if len(shift) != n_rows:
         raise InputError(f"offset (or exposure) has {len(shift)} entries for {n_rows} rows.")
     return shift
 
 
 def _numbers(values: ArrayLike, what: str) -> Array:
     try:
-        array = np.asarray(column_or_1d(values), dtype=float)
+        array = np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{what} must be one number per row: {error}") from error
+        raise InputError(f"{what} must be one number per row, or one for all; got {values!r:.60}.") from error
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim > 1:
+        raise InputError(f"{what} must be one number per row, or one for all; got shape {array.shape}.")
     if not np.isfinite(array).all():
-        raise InputError(f"{what} must be finite; row {int(np.flatnonzero(~np.isfinite(array))[0])} is not.")
+        bad = int(np.flatnonzero(~np.isfinite(np.atleast_1d(array)))[0])
+        raise InputError(f"{what} must be finite; row {bad} is not.")
     return array

@@ -239,7 +239,7 @@ def _place(name: str, known: list[str], what: str) -> int:
     more = f" and {len(known) - MOST_SHOWN} more" if len(known) > MOST_SHOWN else ""
     raise InputError(
         f"No {what} is called {name!r}.{f' Did you mean {near[0]!r}?' if near else ''} There are: "
-        f"{', '.join(known[:MOST_SHOWN])}{more}."
+        f"{', '.join(known[:MOST_SHOWN])}{more}. Names with spaces or signs go in backticks: `mean radius` = 0."
     )
 
 

@@ -113,7 +113,8 @@ class JointObjective:
         """Value, gradient and Hessian in (x, θ), or where that is not positive definite what stands in for it."""
         x, theta = self.split(point)
         weights = self.at(theta)
-        log_likelihood, by_weight, by_flip, H, cross, square = self._sums(weights, x)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step so far out that it is taken back
+            log_likelihood, by_weight, by_flip, H, cross, square = self._sums(weights, x)
         J, chain, prior = self.belief.slope(theta), weights.chain, weights.prior
         by_theta = np.asarray(by_flip) @ J
         pull, curvature = (0.0, 0.0) if prior is None else (prior.pull(x), prior.curvature(x))

@@ -11,7 +11,7 @@ w     weights                                           (M,)
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
@@ -201,8 +201,8 @@ class WeightPosterior:
         return Scores(free.mean @ self.contrast.T, self.contrast @ free.variance @ self.contrast.T)
 
 
-def normal_quantile(level: float) -> float:
+def normal_quantile(level: Any) -> float:
     """z with P(|N(0, 1)| ≤ z) = level."""
-    if not 0 < level < 1:
+    if not isinstance(level, int | float | np.number) or not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, such as 0.9; got {level!r}.")
     return float(ndtri(0.5 + level / 2))

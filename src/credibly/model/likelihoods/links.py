@@ -17,7 +17,7 @@ Everything is element-wise and silent: a score that no mean belongs to gives NaN
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -202,7 +202,8 @@ class Power(Link):
     p: float
 
     def __post_init__(self) -> None:
-        if not np.isfinite(self.p) or self.p == 0:
+        given: Any = self.p
+        if not isinstance(given, int | float | np.number) or not np.isfinite(given) or given == 0:
             raise InputError(f"the exponent of a power link is a number other than 0, not {self.p}; for 0 use Log().")
 
     def link(self, mu: Array) -> Array:

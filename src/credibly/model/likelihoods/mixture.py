@@ -136,7 +136,10 @@ class NormalMixture:
 
 
 def _numbers(name: str, given: ArrayLike, fewest: int = 1) -> Array:
-    numbers = np.asarray(given, dtype=float)
+    try:
+        numbers = np.asarray(given, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} of a NormalMixture must be a list of numbers, not {given!r}") from error
     if numbers.ndim != 1 or numbers.size < fewest or not np.isfinite(numbers).all():
         raise InputError(f"{name} of a NormalMixture must be a list of finite numbers, not {given!r}")
     return numbers
