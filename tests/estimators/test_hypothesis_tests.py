@@ -553,3 +553,17 @@ def test_a_model_that_was_not_fitted_says_so():
         with pytest.raises(NotFittedError):
             call()
     assert not hasattr(model, "standard_errors_")
+
+
+def test_without_an_argument_the_likelihood_ratio_is_against_the_intercept_alone():
+    """Twice the gain over the entropy of the labels; for three classes against statsmodels' MNLogit."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 2))
+    for K in (2, 3):
+        y = (X @ rng.normal(size=(2, K)) + rng.gumbel(size=(90, K))).argmax(axis=1)
+        found = BayesianLogisticRegression(prior=None).fit(X, y).lr_test()
+        peer = sm.MNLogit(y, sm.add_constant(X)).fit(disp=0)
+        assert_allclose(found.statistic, peer.llr, rtol=1e-8)
+        assert found.df == peer.df_model == (K - 1) * 2
+    with pytest.raises(InputError, match="intercept alone"):
+        BayesianLogisticRegression(prior=None, fit_intercept=False).fit(X, y).lr_test()

@@ -76,6 +76,8 @@ def test_the_three_tests(case, link):
             assert_allclose(wald.pvalue, test["wald_p"], rtol=1e-7)
         kept = [name for name in names if name not in test["dropped"]]
         if not kept:
+            assert_allclose(full.lr_test().statistic, test["deviance_difference"] / full.dispersion_, rtol=1e-8)
+            assert full.lr_test().df == test["df"]
             continue
         small = fitted(case, link, kept)
         scale = full.dispersion_

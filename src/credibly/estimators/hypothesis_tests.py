@@ -12,7 +12,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import ConvergenceWarning, InputError
 from credibly.estimators.linear_model import LinearModel, only
-from credibly.estimators.nested_models import check_nested, need_maximum_likelihood, rao, read_extra, rows_of_fit
+from credibly.estimators.nested_models import (
+    against_intercept,
+    check_nested,
+    need_maximum_likelihood,
+    rao,
+    read_extra,
+    rows_of_fit,
+)
 from credibly.estimators.validation import Training, read_training
 from credibly.inference.hypotheses import HypothesisResult, WeightNames, about_free_weights, read_hypothesis, wald
 from credibly.inference.jeffreys import PenalisedObjective
@@ -130,15 +137,16 @@ class HypothesisTests(LinearModel):
             C = _given_covariance(posterior, covariance, names.n_weights)
         return wald(posterior.gaussian.mean, C, constraints)
 
-    def lr_test(self, reduced_model: HypothesisTests) -> HypothesisResult:
+    def lr_test(self, reduced_model: HypothesisTests | None = None) -> HypothesisResult:
         r"""The likelihood-ratio test of a smaller model, fitted on the same rows, against this one.
 
         .. math:: 2 (\ell - \ell_{reduced}) \sim χ^2, \qquad (D_{reduced} - D) / s \text{ where there is a dispersion}
 
         Parameters
         ----------
-        reduced_model : fitted model of the same kind
-            Its columns must be combinations of this one's. Both need ``prior=None``.
+        reduced_model : fitted model of the same kind, optional
+            Its columns must be combinations of this one's. Both need ``prior=None``. None is the intercept alone: do
+            the columns have any effect?
 
         Returns
         -------
@@ -159,6 +167,8 @@ class HypothesisTests(LinearModel):
         Likelihood-ratio test: χ² = 0.03179 on 1 df, p = 0.8585
         """
         check_is_fitted(self)
+        if reduced_model is None:
+            return HypothesisResult("Likelihood-ratio test", *against_intercept(self))
         df = check_nested(self, reduced_model)
         likelihood = self._likelihood
         if isinstance(likelihood, FamilyLikelihood) and likelihood.family.has_dispersion:

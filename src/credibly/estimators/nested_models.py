@@ -27,6 +27,7 @@ from credibly.inference.hypotheses import HypothesisResult
 from credibly.inference.objective import Objective
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import true_likelihood
+from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse
 
@@ -52,6 +53,25 @@ def need_maximum_likelihood(model: LinearModel, what: str) -> None:
             f"{what} compares maxima of likelihoods, so it needs prior=None; this {type(model).__name__} has a prior. "
             "With a proper prior compare log_evidence_, or use wald_test."
         )
+
+
+def against_intercept(model: LinearModel) -> tuple[float, int]:
+    """Statistic and degrees of freedom of the test that no column has an effect."""
+    need_maximum_likelihood(model, "lr_test")
+    likelihood, shape = model._likelihood, model._shape
+    if not shape.intercept or isinstance(likelihood, LabelNoise | NoisyCategorical):
+        why = "label noise" if shape.intercept else "fit_intercept=False"
+        raise InputError(f"lr_test() compares with the intercept alone, which a model with {why} has not.")
+    df = max(1, shape.n_outputs - 1) * shape.n_features
+    if isinstance(likelihood, FamilyLikelihood):
+        deviances: Any = model
+        return (deviances.null_deviance_ - deviances.deviance_) / likelihood.dispersion, df
+    training = rows_of_fit(model, "lr_test")
+    weight = np.ones(len(training.y)) if training.weight is None else training.weight
+    counts = np.bincount(training.y.astype(int), weights=weight)
+    counts = counts[counts > 0]
+    null = float(counts @ np.log(counts / counts.sum()))  # the intercept gives every class its share of the rows
+    return 2 * (model.log_likelihood_ - null), df
 
 
 # --- Is one model a special case of another? ------------------------------------------------------------------

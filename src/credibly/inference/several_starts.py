@@ -11,6 +11,7 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
 from credibly.inference.objective import Objective, PriorDensity, row_slopes
 from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.model.likelihoods import BernoulliDistribution
 from credibly.model.likelihoods.kinds import AnyLikelihood, concave_relative
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array
@@ -32,8 +33,7 @@ def best_laplace(objective: Objective, start: Array, controls: Controls = Contro
     """
     results, failure = [], None
     points = _around_relative(objective, start, controls)
-    many = objective.rows.n_rows >= MANY_ROWS  # so many rows leave one mode worth finding, and every pass counts
-    for point in points if many and points else [start, *points]:
+    for point in points if _few_searches(objective) and points else [start, *points]:
         try:
             results.append(laplace(objective, point, controls))
         except NotPositiveDefinite as error:  # a flat prior far out: another start may do
@@ -41,6 +41,11 @@ def best_laplace(objective: Objective, start: Array, controls: Controls = Contro
     if failure is not None and not results:
         raise failure
     return max(results, key=_rank)
+
+
+def _few_searches(objective: Objective) -> bool:
+    """Many rows leave one mode worth finding, and every pass counts; so it does where SciPy takes its time."""
+    return objective.rows.n_rows >= MANY_ROWS or isinstance(objective.likelihood, BernoulliDistribution)
 
 
 def _rank(result: InferenceResult) -> tuple[bool, float]:
@@ -59,7 +64,7 @@ def _around_relative(objective: Objective, start: Array, controls: Controls) -> 
         except NotPositiveDefinite:  # without a prior and with separated classes it has no mode
             continue
         points.append(found.mean)
-        if objective.rows.n_rows >= MANY_ROWS:
+        if _few_searches(objective):
             break
         if isinstance(objective.likelihood, LabelNoise | NoisyCategorical):
             points.extend([*_trimmed(relative, found.mean, controls), *(steep * found.mean for steep in STEEPER)])
