@@ -44,7 +44,7 @@ class LabelNoise(Likelihood):
     Examples
     --------
     >>> from credibly.model.likelihoods import BernoulliLogit
-    >>> float(LabelNoise(BernoulliLogit(), 0.1, 0.1).mean(np.array(-1000.0)))
+    >>> round(float(LabelNoise(BernoulliLogit(), 0.1, 0.1).mean(np.array(-1000.0))), 12)
     0.1
     """
 
