@@ -380,9 +380,11 @@ def _null_means(problem: Problem, search: Search) -> Array:
     likelihood = family_likelihood(problem)
     if not problem.shape.intercept:
         return problem.rows.map(lambda rows: likelihood.mean(_offsets(rows)))
-    rows = problem.rows.through(lambda Z: np.ones((Z.shape[0], 1)))
     start = constant_score(problem, likelihood)
     assert start is not None
+    if problem.rows.map(lambda rows: np.abs(_offsets(rows))).max() == 0:  # then the mean target is its own estimate
+        return problem.rows.map(lambda rows: np.full(len(rows.y), likelihood.mean(start[-1:])[0]))
+    rows = problem.rows.through(lambda Z: np.ones((Z.shape[0], 1)))
     alone = laplace(Objective(likelihood, rows, None, np.eye(1)), start[-1:], search.controls)
     return rows.map(lambda part: likelihood.mean(_offsets(part) + alone.posterior.mean[0]))
 
