@@ -436,7 +436,8 @@ def test_a_perfect_fit_has_unknown_standard_deviations_rather_than_none():
     with pytest.warns(ConvergenceWarning, match="exactly"):
         model = BayesianGLM(prior=None).fit(X, 2 * X[:, 0] + 1)
     assert model.status_ is Status.FITTED_EXACTLY
-    assert np.isnan(model.posterior_.std).all()
+    assert np.isnan(model.posterior_.std).all() and np.isnan(model.dispersion_)
+    assert np.isnan(model.lr_test().statistic)
     assert_allclose(model.predict(X), 2 * X[:, 0] + 1, rtol=1e-12)
 
 

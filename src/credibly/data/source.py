@@ -33,6 +33,11 @@ class Block(NamedTuple):
     weight: Array | None  # (b,), None for all ones
     offset: Array | None = None  # (b,), added to the score of every row
 
+    @property
+    def weights(self) -> Array:
+        """The weights, ones where there are none."""
+        return np.ones(len(self.y)) if self.weight is None else self.weight
+
 
 Result = TypeVar("Result")
 Sums = tuple[Array | float, ...]

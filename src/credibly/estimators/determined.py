@@ -40,6 +40,13 @@ def may_be_separated(problem: Problem, learnt: Learnt) -> bool:
     return bool(proba.min() < suspicion) and not (small and _overlap(problem, proba))
 
 
+def refuse_infinite(problem: Problem, learnt: Learnt) -> None:
+    """Raise if a fit without a prior heads for infinity: separated classes, or noisy labels on a plateau."""
+    if not learnt.status.good or may_be_separated(problem, learnt):
+        refuse_separated(problem)
+    refuse_plateau(problem, learnt)
+
+
 def refuse_plateau(problem: Problem, learnt: Learnt) -> None:
     """Raise if the likelihood of noisy labels has no finite maximum: it levels off as the weights grow.
 
@@ -66,7 +73,7 @@ def _overlap(problem: Problem, proba: Array) -> bool:
     """Whether the fitted probabilities prove that no direction separates the classes."""
     from credibly.diagnostics.overlap import overlap_is_certain
 
-    weight = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight)
+    weight = problem.rows.map(lambda rows: rows.weights)
     Z, y = problem.rows.map(_dense), problem.rows.map(lambda rows: rows.y).astype(int)
     counted = weight > 0
     return overlap_is_certain(Z[counted], y[counted], proba[counted], weight[counted])
@@ -144,7 +151,7 @@ def refuse_separated(problem: Problem) -> None:
     """Raise if the classes are separated: then the estimate is infinite, whatever an optimiser returns."""
     from credibly.diagnostics.separation import separation
 
-    counted = problem.rows.map(lambda rows: np.ones(len(rows.y)) if rows.weight is None else rows.weight) > 0
+    counted = problem.rows.map(lambda rows: rows.weights) > 0
     labelled = _labels(
         problem.likelihood, problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
     )

@@ -88,8 +88,12 @@ def with_dispersion(likelihood: FamilyLikelihood, s: float) -> FamilyLikelihood:
     return likelihood.with_dispersion(s)
 
 
-def dispersion_of(likelihood: FamilyLikelihood) -> float:
-    """The dispersion that a likelihood has."""
+def dispersion_found(learnt: Learnt) -> float:
+    """The dispersion of a fit; NaN where it could not be estimated."""
+    likelihood = learnt.likelihood
+    assert isinstance(likelihood, FamilyLikelihood)
+    if learnt.status in {Status.FITTED_EXACTLY, Status.UNDETERMINED}:
+        return float("nan")
     return likelihood.family.dispersion if isinstance(likelihood.family, NegativeBinomial) else likelihood.dispersion
 
 
@@ -123,7 +127,7 @@ def constant_score(problem: Problem, likelihood: FamilyLikelihood) -> Array | No
         return None
 
     def block(rows: Block) -> Sums:
-        weight = row_weights(rows)
+        weight = rows.weights
         offset = 0.0 if rows.offset is None else float(weight @ rows.offset)
         return float(weight.sum()), float(weight @ rows.y), offset
 
@@ -136,7 +140,7 @@ def constant_score(problem: Problem, likelihood: FamilyLikelihood) -> Array | No
 def _least_squares(problem: Problem, likelihood: FamilyLikelihood) -> Array:
     def block(rows: Block) -> Sums:
         target = starting_scores(likelihood, rows.y) - (0.0 if rows.offset is None else rows.offset)
-        return weighted_gram(rows.X, row_weights(rows)), np.asarray(rows.X.T @ (row_weights(rows) * target))
+        return weighted_gram(rows.X, rows.weights), np.asarray(rows.X.T @ (rows.weights * target))
 
     gram, moment = problem.rows.sum(block, add)
     return np.asarray(np.linalg.lstsq(np.asarray(gram), np.asarray(moment))[0])
@@ -148,22 +152,17 @@ def least_norm(problem: Problem) -> Learnt:
     w = _least_squares(problem, likelihood)
     size = len(w)
     unknown = PSD(np.full((size, size), np.nan, order="F"))
-    value = -float(_log_probs(problem, w) @ problem.rows.map(row_weights))
+    value = -float(_log_probs(problem, w) @ problem.rows.map(lambda rows: rows.weights))
     solution = Solution(w, Local(value, np.zeros(size), unknown), Status.UNDETERMINED, 1, 0.0)
     result = InferenceResult(Gaussian(w, unknown), np.nan, -value, solution)
     return Learnt(result, None, np.eye(1), Status.UNDETERMINED, likelihood=likelihood)
-
-
-def row_weights(rows: Block) -> Array:
-    """The weights of a block, ones where there are none."""
-    return np.ones(len(rows.y)) if rows.weight is None else rows.weight
 
 
 def _with_pearson(problem: Problem, search: Search) -> Learnt:
     """Maximum likelihood, which does not depend on the dispersion, then Pearson's estimate of it."""
     likelihood = family_likelihood(problem)
     first = learn(problem, None, search)
-    y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, row_weights))
+    y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, lambda rows: rows.weights))
     mu = fitted_means(problem, first)
     chi2, free = pearson(likelihood.family, y, mu, weight), weight.sum() - problem.shape.per_output
     if free <= 0 or chi2 <= PERFECT * pearson(likelihood.family, y, np.full_like(mu, y.mean()), weight):
@@ -234,7 +233,7 @@ def _best_dispersion(problem: Problem, learnt: Learnt, search: Search, bounds: t
 def _first_guess(problem: Problem) -> float:
     """log of Pearson's dispersion around the mean target; of the extra variance for the negative binomial."""
     likelihood = family_likelihood(problem)
-    y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, row_weights))
+    y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, lambda rows: rows.weights))
     mean = np.full_like(y, np.average(y, weights=weight))
     if isinstance(likelihood.family, NegativeBinomial):
         extra = np.average((y - mean) ** 2, weights=weight) - mean[0]

@@ -15,12 +15,11 @@ from credibly.data.threads import single_threaded_blas
 from credibly.errors import DataWarning, InputError
 from credibly.estimators.dispersion import (
     constant_score,
-    dispersion_of,
+    dispersion_found,
     family_likelihood,
     fitted_means,
     has_free_dispersion,
     learn_glm,
-    row_weights,
     with_dispersion,
 )
 from credibly.estimators.hypothesis_tests import HypothesisTests
@@ -238,7 +237,7 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         problem = problem._replace(likelihood=learnt.likelihood)
         self._start_keeping(problem, learnt)
         self.family_, self.link_ = learnt.likelihood.family, learnt.likelihood.link
-        self.dispersion_ = dispersion_of(learnt.likelihood)
+        self.dispersion_ = dispersion_found(learnt)
         self._keep_fit(learnt, problem, targets)
         if self.prior is None and self.family_.has_dispersion and self.dispersion is None:
             self.log_likelihood_ = self._r_log_likelihood(problem, learnt)
@@ -372,7 +371,7 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
 
 
 def _targets_of(problem: Problem) -> tuple[Array, Array]:
-    return problem.rows.map(lambda rows: rows.y), problem.rows.map(row_weights)
+    return problem.rows.map(lambda rows: rows.y), problem.rows.map(lambda rows: rows.weights)
 
 
 def _null_means(problem: Problem, search: Search) -> Array:

@@ -172,7 +172,8 @@ class HypothesisTests(LinearModel):
         df = check_nested(self, reduced_model)
         likelihood = self._likelihood
         if isinstance(likelihood, FamilyLikelihood) and likelihood.family.has_dispersion:
-            statistic = (_deviance(reduced_model) - _deviance(self)) / likelihood.dispersion
+            scale: Any = self
+            statistic = (_deviance(reduced_model) - _deviance(self)) / scale.dispersion_
         else:
             statistic = 2 * (self.log_likelihood_ - reduced_model.log_likelihood_)
         if statistic < -ROUNDING * (1 + abs(self.log_likelihood_)):

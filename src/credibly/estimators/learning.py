@@ -9,7 +9,7 @@ import numpy as np
 
 from credibly.data.columns import Columns
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
-from credibly.estimators.determined import may_be_separated, refuse_collinear, refuse_plateau, refuse_separated
+from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.inference.evidence import INTERCEPT_SCALE, Maximum, ScaledPriors, maximise_evidence
 from credibly.inference.jeffreys import jeffreys
@@ -178,9 +178,7 @@ def _without_prior(problem: Problem, search: Search) -> Learnt:
             "The information matrix became singular on the way to the maximum-likelihood estimate: some combination of "
             "columns is hardly determined by these rows. Use a prior, e.g. Normal(scale=2.5)."
         ) from error
-    if not learnt.status.good or may_be_separated(problem, learnt):
-        refuse_separated(problem)
-    refuse_plateau(problem, learnt)
+    refuse_infinite(problem, learnt)
     return learnt
 
 

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import CollinearityError, InputError
-from credibly.estimators.dispersion import dispersion_of, family_likelihood, learn_glm, least_norm
+from credibly.estimators.dispersion import dispersion_found, learn_glm, least_norm
 from credibly.estimators.linear_model import LinearModel
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.validation import Table, Training, all_or_nothing, read_training
@@ -125,7 +125,7 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
         self.classes_ = table.classes
         self._start_keeping(problem._replace(shape=shape), learnt)
         self._keep(learnt, problem.frame, coded[0])
-        noise = np.array([dispersion_of(family_likelihood(_at(problem, fit))) for fit in fits])
+        noise = np.array([dispersion_found(fit) for fit in fits])
         self.dispersion_ = float(noise[0]) if len(fits) == 1 else noise
         W = self.posterior_.mean.reshape(shape.n_outputs, -1)
         self.coef_ = W[:, : shape.n_features]
@@ -142,9 +142,6 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
     def _what(self) -> str:
         return f"classes {self.classes_.tolist()} coded ±{self.targets:g}"
 
-    def _outputs(self) -> list[Any]:
-        return list(self.classes_.tolist())
-
     def decision_function(self, X: ArrayLike) -> Array:
         """The fitted line, (n,) for two classes (positive for the second), (n, K) for K."""
         return self.predict_latent(X).mean
@@ -159,11 +156,6 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
 def _with_rows(problem: Problem, training: Training, n_jobs: int | None) -> Problem:
     rows = training.rows(n_jobs)
     return problem._replace(rows=rows.through(problem.frame.design), raw=rows)
-
-
-def _at(problem: Problem, fit: Learnt) -> Problem:
-    assert fit.likelihood is not None
-    return problem._replace(likelihood=fit.likelihood)
 
 
 def _regression(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:

@@ -194,9 +194,6 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, Linea
         said = ", ".join(f"{flip:.4g} (sd {sd:.2g})" if sd else f"{flip:.4g}" for flip, sd in zip(*shown, strict=True))
         return [f"label noise: {said}", *super()._notes()]
 
-    def _outputs(self) -> list[Any]:
-        return list(self.classes_.tolist())
-
     # --- prediction --------------------------------------------------------------------------------------------
 
     def predict_log_proba(self, X: ArrayLike) -> Array:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
 from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import is_sparse
 from credibly.numerics.newton import Report, Status, silent
 
@@ -118,6 +119,7 @@ class LinearModel(BaseEstimator):
 
     # --- what was learnt ---------------------------------------------------------------------------------------
 
+    classes_: AnyArray  # of classifiers
     posterior_: WeightPosterior
     status_: Status
     prior_: Normal | StudentT | Jeffreys | None
@@ -205,17 +207,17 @@ class LinearModel(BaseEstimator):
         """Standard errors for z and p, where there is no prior."""
         return self.posterior_.std
 
+    @abstractmethod
     def _what(self) -> str:
         """What the title of a summary says of the model."""
-        raise NotImplementedError
 
     def _notes(self) -> list[str]:
         """More lines under a summary."""
         return []
 
     def _outputs(self) -> list[Any]:
-        """Names of the weight vectors where there are several."""
-        raise NotImplementedError
+        """Names of the weight vectors where there are several: one for each class."""
+        return list(self.classes_.tolist())
 
     # --- prediction --------------------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def _best_shape(problem: Problem, start: Array, learnt: Learnt, search: Search) 
     bounds = np.repeat([LOGIT_BOUND, MEAN_BOUND, LOG_SCALE_BOUND], start.size // 3)
     found = minimize(
         loss,
-        np.clip(start, -bounds, bounds),
+        np.clip(start, -bounds, bounds),  # a shape outside is only a start that is moved inside
         method="L-BFGS-B",
         bounds=list(zip(-bounds, bounds, strict=True)),
         options={"eps": DIFFERENCE, "ftol": 1e-9, "gtol": 1e-4, "maxiter": 50},

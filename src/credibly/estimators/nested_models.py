@@ -65,7 +65,8 @@ def against_intercept(model: LinearModel) -> tuple[float, int]:
     df = max(1, shape.n_outputs - 1) * shape.n_features
     if isinstance(likelihood, FamilyLikelihood):
         deviances: Any = model
-        return (deviances.null_deviance_ - deviances.deviance_) / likelihood.dispersion, df
+        scale = deviances.dispersion_ if likelihood.family.has_dispersion else 1.0
+        return (deviances.null_deviance_ - deviances.deviance_) / scale, df
     training = rows_of_fit(model, "lr_test")
     weight = np.ones(len(training.y)) if training.weight is None else training.weight
     counts = np.bincount(training.y.astype(int), weights=weight)

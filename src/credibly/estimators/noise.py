@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credibly.errors import InputError, NotPositiveDefinite
-from credibly.estimators.determined import may_be_separated, refuse_collinear, refuse_plateau, refuse_separated
+from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_separated
 from credibly.estimators.learning import (
     explicit_prior,
     first_point,
@@ -173,7 +173,5 @@ def _without_prior(problem: Problem, belief: FlipBelief, search: Search) -> Lear
             "Without a prior the likelihood of weights and label noise together has no maximum that could be found: "
             'weights and flip probabilities explain the same rows. Use a prior, e.g. prior="empirical".'
         ) from error
-    if not learnt.status.good or may_be_separated(problem, learnt):
-        refuse_separated(problem)
-    refuse_plateau(problem, learnt)
+    refuse_infinite(problem, learnt)
     return learnt

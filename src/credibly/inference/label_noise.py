@@ -148,7 +148,7 @@ def _block_sums(block: Block, noisy: LabelNoise | NoisyCategorical, W: Array) ->
         cross = cross[..., None]
     else:
         h, cross = noisy.flip_slopes(block.y, np.asarray(block.X @ W.T))
-    weight = np.ones(len(h)) if block.weight is None else block.weight
+    weight = block.weights
     mixed = np.stack([score(block.X, weight[:, None] * cross[:, e]) for e in range(h.shape[1])], axis=-1)
     return (
         float(slopes.log_prob.sum()),
