@@ -218,9 +218,9 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
     def _chosen_likelihood(self) -> FamilyLikelihood:
         family = resolve_family(self.family)
         link = resolve_link(self.link, family)
-        if self.dispersion is None:
-            return FamilyLikelihood(family, link)
         likelihood = FamilyLikelihood(family, link)
+        if self.dispersion is None:
+            return likelihood
         if isinstance(self.dispersion, bool) or not isinstance(self.dispersion, int | float | np.number):
             raise InputError(f"dispersion must be a positive number or None; got {self.dispersion!r}.")
         if not has_free_dispersion(likelihood):
@@ -363,11 +363,6 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         outside = ~self._likelihood.form.inside(scores.mean)
         self._warn_outside(outside)
         return np.where(outside[:, None], np.nan, ends)
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.regressor_tags.poor_score = True  # R² is not what these models maximise
-        return tags
 
 
 def _targets_of(problem: Problem) -> tuple[Array, Array]:

@@ -76,7 +76,7 @@ class PenalisedObjective:
         try:
             inner = PSD.of((H + H.T) / 2, "the penalised Hessian")
         except NotPositiveDefinite:
-            return Local(here.value, here.grad, here.hessian)
+            return Local(here.value, here.grad, here.hessian, replaced=True, exact=False)
         return Local(here.value, here.grad, PSD(np.asfortranarray(L @ inner.factor)))
 
 
