@@ -29,6 +29,7 @@ napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 
+PROSE = re.compile(r"^(:type [^:]+: )([^`*]+)$")
 FITTED = re.compile(r"(?<![`\w\\.*:])([A-Za-z]\w+_)(?![\w`*{^])")
 
 
@@ -39,5 +40,11 @@ def quote_fitted_attributes(app: Any, what: str, name: str, obj: Any, options: A
             lines[i] = FITTED.sub(r"``\1``", line)
 
 
+def keep_types_as_prose(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Types are sentences here: without markup every word of them is looked up, and "name" is an attribute of many."""
+    lines[:] = [PROSE.sub(r"\1*\2*", line) for line in lines]
+
+
 def setup(app: Any) -> None:
     app.connect("autodoc-process-docstring", quote_fitted_attributes, priority=600)  # after napoleon
+    app.connect("autodoc-process-docstring", keep_types_as_prose, priority=700)

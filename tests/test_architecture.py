@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 
 # Files that only re-export names for the user; `_version` is a constant that anybody may read.
-FACADE = {"__init__", "averages", "basis", "families", "links", "priors", "kernels"}
+FACADE = {"__init__", "averages", "basis", "class_conditionals", "families", "links", "priors", "kernels"}
 FREE = {"_version"}
 
 # Which files may mention another package, as prefixes of their path inside src/credibly.

@@ -2,7 +2,7 @@
 
 Each test computes both by hand and asks the library which it uses. E-9 is in `numerics/test_special.py`, the
 misprints of Gaussian averages (E-13, E-14, E-39) in `numerics/test_averages.py`; undamped Newton (E-5) is also in
-`laws/test_newton.py`.
+`laws/test_newton.py`, and the claims of the notes about generative models in `estimators/test_generative_claims.py`.
 """
 
 import itertools
@@ -16,8 +16,19 @@ from scipy.special import expit, log_expit
 from scipy.stats import multivariate_normal, norm, pareto
 from sklearn.pipeline import make_pipeline
 
-from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Normal
+from credibly import (
+    BayesianGLM,
+    BayesianLogisticRegression,
+    BayesianProbitRegression,
+    GenerativeClassifier,
+    LinearDiscriminant,
+    NaiveBayes,
+    Normal,
+    QuadraticDiscriminant,
+)
 from credibly.basis import GaussianBasis
+from credibly.class_conditionals import Exponential
+from credibly.class_conditionals import Gamma as GammaColumns
 from credibly.data.source import Block, MemoryRows
 from credibly.errors import InputError, NoEvidenceError
 from credibly.inference.laplace import laplace
@@ -156,6 +167,132 @@ def test_e8_phi_is_the_inverse_link_of_the_probit_model():
     p = model.predict_proba(X)[:, 1]
     assert_allclose(norm.ppf(p), score, rtol=1e-7, atol=1e-9)
     assert differ(norm.cdf(p), score, by=0.1)
+
+
+# --- generative models --------------------------------------------------------------------------------------
+
+
+def log_joint(model, X) -> np.ndarray:
+    """log p(x, c), (n, K), by the library: log p(c | x) + log p(x)."""
+    return model.predict_log_proba(X) + model.score_samples(X)[:, None]
+
+
+def test_e15_the_bias_of_naive_bayes_sums_logs_of_ratios_over_columns():
+    """W₀ = log π₁/π₀ + Σ_j log (1-θ₁j)/(1-θ₀j), D terms; printed: log(1-θ₁)/log(1-θ₀), summed over n rows."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], [25, 15])
+    X = (rng.random((40, 3)) < np.where(y[:, None] == 1, [0.7, 0.4, 0.3], [0.2, 0.5, 0.6])).astype(float)
+    model = NaiveBayes(features="bernoulli", parameters="plugin").fit(X, y)
+    theta = np.array([X[y == c].mean(axis=0) for c in (0, 1)])
+    right = np.log(15 / 25) + np.log((1 - theta[1]) / (1 - theta[0])).sum()
+    weights = np.log(theta[1] / (1 - theta[1])) - np.log(theta[0] / (1 - theta[0]))
+    assert_allclose(model.intercept_[0], right, rtol=1e-12)
+    assert_allclose(model.coef_[0], weights, rtol=1e-12)
+    assert_allclose(np.diff(model.predict_log_proba(X), axis=1)[:, 0], X @ weights + right, rtol=1e-10, atol=1e-12)
+    ratios = (np.log(1 - theta[1]) / np.log(1 - theta[0])).sum()
+    assert differ(model.intercept_, np.log(15 / 25) + ratios, by=1.0)
+    per_row = np.log((1 - theta[1]) / (1 - theta[0])).mean() * len(y)  # n terms in place of D
+    assert differ(model.intercept_, np.log(15 / 25) + per_row, by=1.0)
+
+
+def test_e16_the_joint_density_of_lda_has_minus_one_half_in_the_exponent():
+    """exp(-½ xᵀΣ⁻¹x); printed exp(-xᵀΣ⁻¹x), then exp(+xᵀΣ⁻¹x). It cancels in p(c | x), not in p(x, c)."""
+    X, y = rows_of()
+    model = LinearDiscriminant(parameters="plugin").fit(X, y)
+    S = model.covariance_
+    quadratic = (X * np.linalg.solve(S, X.T).T).sum(axis=1)
+    beta = np.linalg.solve(S, model.means_.T)
+    gamma = np.log(model.class_prior_) - (model.means_.T * beta).sum(axis=0) / 2
+    constant = -LOG_2PI - np.linalg.slogdet(S)[1] / 2  # d = 2
+    for factor in (-0.5, -1.0, 1.0):
+        joint = constant + factor * quadratic[:, None] + X @ beta + gamma
+        log_posterior = joint - np.logaddexp.reduce(joint, axis=1)[:, None]
+        assert_allclose(model.predict_log_proba(X), log_posterior, rtol=1e-9, atol=1e-11)  # whichever it is
+        if factor == -0.5:
+            assert_allclose(log_joint(model, X), joint, rtol=1e-10, atol=1e-11)
+            direct = [multivariate_normal(m, S).logpdf(X) for m in model.means_]
+            assert_allclose(joint, np.transpose(direct) + np.log(model.class_prior_), rtol=1e-10, atol=1e-11)
+        else:
+            assert differ(log_joint(model, X), joint, by=1.0)
+
+
+def test_e17_the_sum_over_classes_has_the_slope_of_every_class():
+    """exp(β_c'ᵀx + γ_c') summed over c'; printed with β_c, the slope of the one class, in every term."""
+    X, y = rows_of(K=3)
+    model = LinearDiscriminant(parameters="plugin").fit(X, y)
+    f = X @ model.coef_.T  # (n, K)
+    right = np.exp(f + model.intercept_) / np.exp(f + model.intercept_).sum(axis=1, keepdims=True)
+    printed = np.exp(f + model.intercept_) / (np.exp(f) * np.exp(model.intercept_).sum())
+    assert_allclose(model.predict_proba(X), right, rtol=1e-9)
+    assert differ(model.predict_proba(X), printed, by=0.1)
+    assert_allclose(np.ptp(printed, axis=0), 0, atol=1e-12)  # it would not depend on x at all
+
+
+def test_e18_the_base_measure_of_the_normal_divides_by_root_two_pi():
+    """h(x) = (2π)^-½, η = (μ/s², -1/(2s²)), u = (x, x²); printed (2π)^+½: a density of 1.719 in place of 0.2736."""
+    x = np.array([-1.0, 0.2, 1.4, 3.0])
+    model = NaiveBayes(features="gaussian", parameters="plugin").partial_fit(x[:, None], np.zeros(4))
+    mean, s2 = x.mean(), x.var()
+    log_g = -(mean**2) / (2 * s2) - np.log(s2) / 2
+    tilt = mean / s2 * x - x**2 / (2 * s2) + log_g
+    found = model.score_samples(x[:, None])  # one class: the log density itself
+    assert_allclose(found, tilt - LOG_2PI / 2, rtol=1e-12)
+    assert_allclose(found, norm.logpdf(x, mean, np.sqrt(s2)), rtol=1e-12)
+    assert differ(found, tilt + LOG_2PI / 2, by=1.8)
+    assert quad(lambda t: np.exp(model.score_samples([[t]])[0]), -30, 30)[0] == pytest.approx(1, abs=1e-9)
+
+
+@pytest.mark.parametrize("family", [Exponential(), GammaColumns(2.5)], ids=repr)
+def test_e19_the_separator_of_exponential_and_gamma_columns_carries_the_scale(family):
+    """With λ = -s · rate the slope is (λ₁ - λ₀)/s for every s, and the offset ln g(λ₁)/g(λ₀); printed without 1/s."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 20)
+    X = rng.gamma(2.5, np.where(y == 1, 1.5, 0.5)[:, None], size=(40, 2))
+    model = GenerativeClassifier(family, parameters="plugin").fit(X, y)
+    k = 1.0 if family == Exponential() else 2.5
+    rates = np.array([k / X[y == c].mean(axis=0) for c in (0, 1)])
+    s = 2.5
+    natural = -s * rates
+    assert_allclose(model.coef_[0], (natural[1] - natural[0]) / s, rtol=1e-12)
+    assert_allclose(model.intercept_[0], k * np.log(natural[1] / natural[0]).sum(), rtol=1e-12)  # equal classes
+    assert differ(model.coef_[0], natural[1] - natural[0], by=0.1)
+    # In R^D the density has the factor s^-D: D = 2, and g(λ) = Π (-λ_j)^k with x measured in units of s.
+    in_units = np.log(-natural[0] / s) * k - np.log(-natural[0]) * k
+    assert_allclose(in_units.sum(), -2 * k * np.log(s), rtol=1e-12)
+
+
+def test_e20_rows_are_vectors_whose_transpose_comes_first():
+    """(x-μ)ᵀΣ⁻¹(x-μ) and xᵀ(β₁-β₀) are numbers for columns x; as printed they do not exist, or are matrices."""
+    X, y = rows_of(d=3)
+    quadratic = QuadraticDiscriminant(parameters="plugin", class_prior="uniform").fit(X, y)
+    linear = LinearDiscriminant(parameters="plugin").fit(X, y)
+    x = X[:1].T  # a column, as μ and Σ are made of
+    for c in (0, 1):
+        gap, S = x - quadratic.means_[c][:, None], quadratic.covariance_[c]
+        distance = (gap.T @ np.linalg.solve(S, gap)).item()
+        log_density = log_joint(quadratic, X[:1])[0, c] + np.log(2)
+        expected = -distance / 2 - np.linalg.slogdet(S)[1] / 2 - 3 / 2 * LOG_2PI
+        assert_allclose(log_density, expected, rtol=1e-10)
+        with pytest.raises(ValueError, match=r"mismatch|dimension"):
+            gap @ np.linalg.solve(S, np.eye(3)) @ gap.T
+    beta = linear.coef_.T  # β₁ - β₀
+    log_odds = np.diff(linear.predict_log_proba(X[:1]), axis=1).item()
+    assert_allclose((x.T @ beta).item() + linear.intercept_[0], log_odds, rtol=1e-10)
+    assert (x @ beta.T).shape == (3, 3)  # x(β₁-β₀)ᵀ of columns: no score
+
+
+@pytest.mark.parametrize("K", [2, 3, 5])
+def test_e30_naive_bayes_of_k_classes_has_kd_plus_k_minus_1_parameters(K):
+    """K probabilities per column and a categorical label, printed 2D parameters and a Bernoulli label."""
+    rng = np.random.default_rng(0)
+    D, y = 4, np.arange(60) % K
+    X = rng.integers(2, size=(60, D))
+    model = NaiveBayes(features="bernoulli", parameters="plugin").fit(X, y)
+    count = (model.aic_ + 2 * model.log_likelihood_) / 2
+    assert_allclose(count, K * D + K - 1)
+    assert abs(count - 2 * D) >= 1
+    assert_allclose(model.class_prior_, np.bincount(y) / 60, rtol=1e-14)  # a categorical: K values that sum to one
+    assert_allclose(model.predict_proba(X).sum(axis=1), 1, rtol=1e-12)
 
 
 # --- exponential families and generalised linear models ----------------------------------------------------

@@ -5,6 +5,12 @@ from typing import Any
 
 from credibly._version import __version__
 from credibly.diagnostics.separation import separation
+from credibly.estimators.generative import (
+    GenerativeClassifier,
+    LinearDiscriminant,
+    NaiveBayes,
+    QuadraticDiscriminant,
+)
 from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.least_squares import LeastSquaresClassifier
 from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression, NoisyThresholdClassifier
@@ -16,11 +22,15 @@ __all__ = [
     "BayesianGLM",
     "BayesianLogisticRegression",
     "BayesianProbitRegression",
+    "GenerativeClassifier",
     "Jeffreys",
     "LeastSquaresClassifier",
+    "LinearDiscriminant",
+    "NaiveBayes",
     "NoisyThresholdClassifier",
     "Normal",
     "NormalMixture",
+    "QuadraticDiscriminant",
     "Status",
     "StudentT",
     "__version__",
@@ -30,6 +40,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Submodules that hold public names are imported when they are first asked for."""
-    if name in {"averages", "basis", "diagnostics", "errors", "families", "links", "priors"}:
+    if name in {"averages", "basis", "class_conditionals", "diagnostics", "errors", "families", "links", "priors"}:
         return import_module(f"credibly.{name}")
     raise AttributeError(f"module 'credibly' has no attribute {name!r}")

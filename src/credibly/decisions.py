@@ -55,7 +55,10 @@ def least_cost(proba: Array, costs: ArrayLike, reject_cost: float | None = None)
 
 
 def _checked(costs: ArrayLike, n_classes: int) -> Array:
-    matrix = np.asarray(costs, dtype=float)
+    try:
+        matrix = np.asarray(costs, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"costs must be a table of numbers, costs[i, j]; got {costs!r:.60}.") from error
     if matrix.shape != (n_classes, n_classes):
         raise InputError(
             f"costs must be a {n_classes}×{n_classes} table, costs[i, j] for deciding class j when the truth is "

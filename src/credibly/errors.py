@@ -7,9 +7,11 @@
     │   ├── SeparationError                   no maximum-likelihood estimate exists: classes are separated
     │   ├── CollinearityError                 no unique maximum-likelihood estimate: columns are collinear
     │   ├── SingularPriorError (also NotPositiveDefinite)   a prior in data units that vanishes beside the columns
-    │   └── NewClassError                     a label that the model was not built for
+    │   ├── NewClassError                     a label that the model was not built for
+    │   └── CellTypeError (also TypeError)    a cell that is neither a number nor a category
     ├── NotPositiveDefinite (also ValueError, ArithmeticError)   a matrix that must be positive definite is not
-    └── NoEvidenceError (also AttributeError) the quantity does not exist for this model (a flat prior)
+    └── NotDefinedError (also AttributeError) the quantity does not exist for this model
+        └── NoEvidenceError               … as the evidence of a flat prior
 
     ConvergenceWarning (scikit-learn's)       an iteration ended without reaching its goal
     DataWarning                               the data were used, but not quite as they came
@@ -21,6 +23,7 @@ A message says what was expected, what came, and what to change.
 from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
+    "CellTypeError",
     "CollinearityError",
     "ConvergenceWarning",
     "CrediblyError",
@@ -28,6 +31,7 @@ __all__ = [
     "InputError",
     "NewClassError",
     "NoEvidenceError",
+    "NotDefinedError",
     "NotPositiveDefinite",
     "SeparationError",
     "SingularPriorError",
@@ -55,6 +59,10 @@ class NewClassError(InputError):
     """A label appeared that was not among the classes of the first fit."""
 
 
+class CellTypeError(InputError, TypeError):
+    """A cell of a table is neither a number nor something that can be a category."""
+
+
 class NotPositiveDefinite(CrediblyError, ValueError, ArithmeticError):
     """A matrix that must be positive definite is not."""
 
@@ -63,8 +71,12 @@ class SingularPriorError(InputError, NotPositiveDefinite):
     """A prior in the units of the data is numerically singular beside the columns."""
 
 
-class NoEvidenceError(CrediblyError, AttributeError):
-    """The quantity does not exist for this model; for a flat prior there is no evidence."""
+class NotDefinedError(CrediblyError, AttributeError):
+    """The quantity does not exist for this model: slopes where log odds are not linear, say."""
+
+
+class NoEvidenceError(NotDefinedError):
+    """There is no evidence, or nothing that follows from it: the prior is not a distribution."""
 
 
 class DataWarning(UserWarning):

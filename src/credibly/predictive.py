@@ -8,18 +8,21 @@ m, V  mean and covariance of K latent scores                 (n, K), (n, K, K)
 ====  =====================================================  ===================
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from credibly.inference.conjugate import Joint, PlugInJoint
 from credibly.inference.posterior import Scores, normal_quantile
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
 from credibly.model.likelihoods.families import NegativeBinomial, Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.proportions import Proportions
 from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.quadrature import gauss_hermite, normal_points
-from credibly.numerics.special import log_softmax
+from credibly.numerics.special import log_softmax, log_sum_exp
 
 FEW_CLASSES = 5  # beyond that an error of 1e-4 costs milliseconds a row; predictions then aim at 1e-3
 QUANTILE_POINTS = 4096  # deterministic draws for quantiles of softmax probabilities: rank error of some 1e-3
@@ -155,6 +158,26 @@ class MeanPredictive:
         mixture = Mixture(self.likelihood, f, weight)
         ends[some] = np.column_stack([mixture.quantile(q) for q in (0.5 - level / 2, 0.5 + level / 2)])
         return ends
+
+
+class GenerativePredictive:
+    """Classes by Bayes' rule: p(c | x) ∝ p(x, c)."""
+
+    def __init__(self, joint: Joint) -> None:
+        self.joint = joint
+
+    def log_proba(self, X: DesignMatrix) -> Array:
+        """log p(class | x), (n, K); NaN in rows that no class can have."""
+        with np.errstate(invalid="ignore"):
+            return log_softmax(self.joint.log_ratio(X))
+
+    def log_marginal(self, X: DesignMatrix) -> Array:
+        """log p(x), (n,), summed over classes."""
+        return np.asarray(log_sum_exp(self.joint.log_joint(X)))
+
+    def proba_draws(self, X: DesignMatrix, draws: Sequence[PlugInJoint]) -> Array:
+        """Class probabilities for every draw of the parameters, (size, n, K)."""
+        return np.exp([GenerativePredictive(draw).log_proba(X) for draw in draws])
 
 
 class Mixture(NamedTuple):

@@ -8,7 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from credibly import BayesianLogisticRegression, BayesianProbitRegression, NoisyThresholdClassifier, Normal
+from credibly import (
+    BayesianLogisticRegression,
+    BayesianProbitRegression,
+    LinearDiscriminant,
+    NaiveBayes,
+    NoisyThresholdClassifier,
+    Normal,
+    QuadraticDiscriminant,
+)
 from credibly.diagnostics import brier_score, calibration_error, log_score
 from credibly.numerics.arrays import AnyArray, Array
 
@@ -113,8 +121,56 @@ def wrong_labels(split: Split) -> None:
     )
 
 
+def with_holes(split: Split, share: float) -> Split:
+    """The same rows with cells removed at random, held-out rows included."""
+    rng = np.random.default_rng(0)
+    X, X_held = (np.where(rng.random(table.shape) < share, np.nan, table) for table in (split.X, split.X_held))
+    return split._replace(X=X, X_held=X_held)
+
+
+def without_holes(split: Split) -> Split:
+    """What is left for a model that needs every cell: complete rows, and means in held-out cells."""
+    complete = ~np.isnan(split.X).any(axis=1)
+    means = np.nanmean(split.X, axis=0)
+    X_held = np.where(np.isnan(split.X_held), means, split.X_held)
+    return split._replace(X=split.X[complete], y=split.y[complete], X_held=X_held)
+
+
+def missing_cells(split: Split) -> None:
+    """Models of p(x | class) integrate missing cells out; others do with complete rows."""
+    holes = with_holes(split, 0.2)
+    whole = without_holes(holes)
+    print(f"{len(whole.y)} of {len(holes.y)} training rows are complete. A model of p(class | x) learns from those:")
+    held_out(fit(BayesianLogisticRegression(), whole), whole)
+    print("Models of p(x | class) learn from all rows as they are:")
+    for model in (LinearDiscriminant(), NaiveBayes(features="gaussian")):
+        held_out(fit(model, holes), holes)
+
+
+def which_density(split: Split) -> None:
+    """The joint evidence log p(X, y) of several densities."""
+    gaussians = NaiveBayes(features="gaussian")
+    models = [fit(kind, split) for kind in (LinearDiscriminant(), QuadraticDiscriminant(), gaussians)]
+    for model in sorted(models, key=lambda model: -model.log_evidence_):
+        print(f"  {type(model).__name__:22s} joint log evidence {model.log_evidence_:8.2f}   BIC {model.bic_:7.1f}")
+
+
+def forgetting(split: Split) -> None:
+    """Take a row out again, and a class: exactly, and without the other rows."""
+    X = named(split.X, split.columns)
+    model = LinearDiscriminant(prior="reference").fit(X, split.y)
+    model.forget(X[:1], split.y[:1])
+    without = LinearDiscriminant(prior="reference").fit(X[1:], split.y[1:])
+    gap = np.abs(model.predict_proba(X) - without.predict_proba(X)).max()
+    print(f"A row forgotten: probabilities differ from a fit without it by {gap:.0e} at most.")
+    last = split.y == model.classes_[-1]
+    model.forget(X[1:][last[1:]], split.y[1:][last[1:]])
+    print(f"A class forgotten, {model.classes_.tolist()} left; ", end="")
+    print(f"learnt again: {model.add_class(split.y[last][0], X[last]).classes_.tolist()}.")
+
+
 def main() -> None:
-    """Two data sets, from fit to decision."""
+    """Two data sets, from fit to decision, and what models of the columns can do besides."""
     cancer = load("breast cancer", 10)
     headline(f"Two classes: {cancer.name}, {len(cancer.y)} rows, {len(cancer.columns)} columns")
     model = fit(BayesianLogisticRegression(), cancer)
@@ -145,6 +201,13 @@ def main() -> None:
     held_out(model, wine)
     print("The least certain of them:")
     predictions(model, wine)
+
+    headline("A fifth of all cells is removed now")
+    missing_cells(wine)
+    headline("Which density? The joint evidence says")
+    which_density(wine)
+    headline("Rows to be erased, classes to be added: no refit")
+    forgetting(wine)
 
 
 if __name__ == "__main__":

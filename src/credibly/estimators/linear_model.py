@@ -17,7 +17,16 @@ from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
 from credibly.estimators.learning import check_prior
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.summary import Summary, weight_columns
-from credibly.estimators.validation import Training, check_columns, feature_names, generator, n_threads, read_columns
+from credibly.estimators.validation import (
+    Training,
+    check_columns,
+    check_limits,
+    feature_names,
+    forget_fit,
+    generator,
+    n_threads,
+    read_columns,
+)
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
@@ -57,15 +66,10 @@ class LinearModel(BaseEstimator):
         check_prior(self.prior)
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise InputError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
-        n_threads(self.n_jobs)
-        for argument, least in (("tol", 0.0), ("max_iter", 1)):
-            value = getattr(self, argument)
-            if isinstance(value, bool) or not np.isreal(value) or not value >= least:
-                raise InputError(f"{argument} must be a number of at least {least}; got {value!r}.")
+        check_limits(self)
 
     def _forget(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_") and not name.endswith("_in_")]:
-            delattr(self, name)
+        forget_fit(self)
 
     def _search(self, *, stochastic: bool = False) -> Search:
         report: Report = print_progress if self.verbose else silent

@@ -14,6 +14,8 @@ from credibly.numerics.arrays import Array
 if TYPE_CHECKING:
     import pandas as pd
 
+MOST_ROWS = 200  # shown; a text model has thousands
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -52,9 +54,10 @@ class Summary:
         body = [[*label, *cells] for label, cells in zip(self._labels(), self._cells(), strict=True)]
         n_text = len(head) - len(self.columns)
         widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
-        lines = [_aligned(row, widths, n_text) for row in [head, *body]]
+        lines = [_aligned(row, widths, n_text) for row in [head, *body[:MOST_ROWS]]]
         rule = "─" * len(lines[0])
-        return "\n".join([self.title, rule, lines[0], rule, *lines[1:], rule, *self.notes])
+        more = [f"… and {len(body) - MOST_ROWS} more rows: to_frame() has all"] if len(body) > MOST_ROWS else []
+        return "\n".join([self.title, rule, lines[0], rule, *lines[1:], *more, rule, *self.notes])
 
     def __repr__(self) -> str:
         return str(self)
@@ -67,9 +70,11 @@ class Summary:
             + "".join(f"<th>{escape(part)}</th>" for part in label)
             + "".join(f"<td>{c}</td>" for c in cells)
             + "</tr>"
-            for label, cells in zip(self._labels(), self._cells(), strict=True)
+            for label, cells in list(zip(self._labels(), self._cells(), strict=True))[:MOST_ROWS]
         )
-        notes = "<br>".join(escape(note) for note in self.notes)
+        hidden = len(self._labels()) - MOST_ROWS
+        more = [f"… and {hidden} more rows: to_frame() has all"] if hidden > 0 else []
+        notes = "<br>".join(escape(note) for note in [*more, *self.notes])
         caption = f"<caption>{escape(self.title)}</caption>"
         return f"<table>{caption}<thead><tr>{corner}{head}</tr></thead><tbody>{body}</tbody></table><p>{notes}</p>"
 

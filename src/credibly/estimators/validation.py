@@ -77,6 +77,21 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         raise
 
 
+def check_limits(estimator: Any) -> None:
+    """Refuse values of n_jobs, tol and max_iter that mean nothing."""
+    n_threads(estimator.n_jobs)
+    for argument, least in (("tol", 0.0), ("max_iter", 1)):
+        value = getattr(estimator, argument)
+        if isinstance(value, bool) or not np.isreal(value) or not value >= least:
+            raise InputError(f"{argument} must be a number of at least {least}; got {value!r}.")
+
+
+def forget_fit(estimator: BaseEstimator) -> None:
+    """Remove what an earlier fit has left."""
+    for name in [name for name in vars(estimator) if name.endswith("_") and not name.endswith("_in_")]:
+        delattr(estimator, name)
+
+
 def read_training(
     estimator: BaseEstimator,
     X: Any,
@@ -114,6 +129,8 @@ def check_labels(y: AnyArray) -> None:
 
 def refuse_one_class(found: AnyArray) -> None:
     """A classifier needs two classes among the rows that count."""
+    if not len(found):
+        raise InputError("y holds no class among the rows of positive weight; a classifier needs at least two.")
     if len(found) < 2:
         raise InputError(
             f"y holds only one class, {found.tolist()[0]!r}; a classifier needs at least two classes. If others exist "
@@ -162,7 +179,7 @@ def canonical(X: Any) -> DesignMatrix:
 
 def encode(y: AnyArray, classes: ArrayLike | None) -> tuple[AnyArray, Codes]:
     """Labels as codes 0 … K-1 into sorted classes; given classes, only those are allowed."""
-    found, codes = _sorted_labels(y)
+    found, codes = sorted_labels(y)
     if classes is None:
         refuse_one_class(found)
         return found, codes
@@ -185,7 +202,7 @@ def read_labels(y: ArrayLike, classes: AnyArray, n_rows: int) -> Codes:
     return encode(labels, classes)[1]
 
 
-def _sorted_labels(y: AnyArray) -> tuple[AnyArray, Codes]:
+def sorted_labels(y: AnyArray) -> tuple[AnyArray, Codes]:
     """np.unique with codes, by counting where labels are small whole numbers (ten times faster)."""
     if y.dtype.kind in "biu" and y.size:
         whole = y.astype(np.int64, copy=False)
@@ -221,7 +238,7 @@ def refuse_missing_labels(y: ArrayLike) -> None:
     array = np.asarray(values)
     if array.dtype != object or array.ndim != 1:
         return
-    missing = [i for i, label in enumerate(array) if _is_missing(label)]
+    missing = [i for i, label in enumerate(array) if is_missing(label)]
     if missing:
         raise InputError(
             f"y has missing labels (None or NaN) in {len(missing)} of {len(array)} rows, the first in row "
@@ -229,7 +246,8 @@ def refuse_missing_labels(y: ArrayLike) -> None:
         )
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
+    """None, NaN, NaT or pandas' NA."""
     return label is None or (str(label) in {"nan", "<NA>", "NaT"} and not isinstance(label, str))
 
 
@@ -286,8 +304,7 @@ def refuse_not_finite(X: DesignMatrix, names: Sequence[str]) -> None:
     if found:
         raise InputError(
             f"X contains {' and '.join(found)}. Linear models need finite numbers: drop or impute those cells. "
-            "(Generative models, NaiveBayes and LinearDiscriminant, not in this version yet, take missing cells "
-            "as they are.)"
+            "(Generative models, NaiveBayes and LinearDiscriminant, take missing cells as they are.)"
         )
 
 

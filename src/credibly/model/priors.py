@@ -113,7 +113,7 @@ class Normal:
     def _full_mean(self, shape: WeightShape) -> Array:
         if self.mean is None:
             return np.zeros(shape.total)
-        mean = _finite(self.mean, "prior mean")
+        mean = finite(self.mean, "prior mean")
         if mean.shape == (shape.total,):
             return mean
         if mean.shape == (shape.n_features,):
@@ -129,11 +129,11 @@ class Normal:
             )
         if np.ndim(self.scale) > 0 or self.scale != DEFAULT_SCALE:
             raise InputError(f"Normal takes either scale or cov; got both (scale={self.scale!r}).")
-        cov = np.atleast_2d(_finite(self.cov, "prior covariance"))
-        _check_covariance(cov)
+        cov = np.atleast_2d(finite(self.cov, "prior covariance"))
+        check_definite(cov, "prior covariance")
         if cov.shape == (shape.n_features, shape.n_features) and shape.intercept:
             slopes, cov = cov, np.zeros((shape.per_output, shape.per_output))
-            cov[:-1, :-1], cov[-1, -1] = slopes, _positive(self.intercept_scale, "intercept_scale") ** 2
+            cov[:-1, :-1], cov[-1, -1] = slopes, positive(self.intercept_scale, "intercept_scale") ** 2
         if cov.shape == (shape.per_output, shape.per_output):
             return block_diagonal(cov, shape.n_outputs)
         if cov.shape == (shape.total, shape.total):
@@ -188,7 +188,7 @@ class StudentT:
     @property
     def degrees(self) -> float:
         """The degrees of freedom, checked."""
-        df = _positive(self.df, "df of StudentT")
+        df = positive(self.df, "df of StudentT")
         if df.ndim:
             raise InputError(f"df of StudentT must be one number; got {self.df!r}.")
         return float(df)
@@ -242,12 +242,12 @@ class Beta:
 
     def __post_init__(self) -> None:
         for name in ("a", "b"):
-            _positive(getattr(self, name), f"{name} of Beta")
+            positive(getattr(self, name), f"{name} of Beta")
 
 
 def one_vector_scales(scale: ArrayLike, intercept_scale: float, shape: WeightShape) -> Array:
     """The scales of one weight vector, slopes first, from one number or one per column."""
-    given = _positive(scale, "prior scale")
+    given = positive(scale, "prior scale")
     if given.ndim > 1 or (given.ndim == 1 and given.shape != (shape.n_features,)):
         raise InputError(
             f"prior scale has shape {given.shape}; expected one number or one per column, ({shape.n_features},)."
@@ -255,7 +255,7 @@ def one_vector_scales(scale: ArrayLike, intercept_scale: float, shape: WeightSha
     scales = np.broadcast_to(given, (shape.n_features,))
     if not shape.intercept:
         return np.array(scales)
-    return np.append(scales, _positive(intercept_scale, "intercept_scale"))
+    return np.append(scales, positive(intercept_scale, "intercept_scale"))
 
 
 def _shown(scale: ArrayLike) -> Any:
@@ -275,7 +275,8 @@ def _sizes(shape: WeightShape, form: str, join: str) -> str:
     return "expected " + join.join(f"{form.format(size)} ({what})" for size, what in meaning.items())
 
 
-def _finite(value: ArrayLike, what: str) -> Array:
+def finite(value: ArrayLike, what: str) -> Array:
+    """Numbers that are finite, or an error that names them."""
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError) as error:
@@ -285,19 +286,21 @@ def _finite(value: ArrayLike, what: str) -> Array:
     return array
 
 
-def _positive(value: ArrayLike, what: str) -> Array:
-    array = _finite(value, what)
+def positive(value: ArrayLike, what: str) -> Array:
+    """Numbers that are positive, or an error that names them."""
+    array = finite(value, what)
     if not (array > 0).all():
         raise InputError(f"{what} must be positive; got {value!r}.")
     return array
 
 
-def _check_covariance(cov: Array) -> None:
-    if cov.ndim != 2 or cov.shape[0] != cov.shape[1]:
-        raise InputError(f"prior covariance must be a square matrix; got shape {cov.shape}.")
-    if not np.allclose(cov, cov.T, rtol=1e-10, atol=0.0):
-        raise InputError("prior covariance must be symmetric; it differs from its transpose.")
+def check_definite(matrix: Array, what: str) -> None:
+    """Refuse a matrix that is not square, symmetric and positive definite."""
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise InputError(f"{what} must be a square matrix; got shape {matrix.shape}.")
+    if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=0.0):
+        raise InputError(f"{what} must be symmetric; it differs from its transpose.")
     try:
-        PSD.of(cov, "prior covariance")
+        PSD.of(matrix, what)
     except NotPositiveDefinite as error:
         raise InputError(f"{error} Give every direction a positive variance.") from error

@@ -84,6 +84,24 @@ class PSD:
         return float(2 * np.log(np.diag(self.factor)).sum())
 
 
+def stacked_factors(matrices: Array, what: str) -> Array:
+    """Lower Cholesky factors of many small matrices, (b, d, d)."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrices), dtype=float)
+    except np.linalg.LinAlgError as error:
+        raise NotPositiveDefinite(f"{what} is not positive definite.") from error
+
+
+def stacked_half_solve(L: Array, b: Array) -> Array:
+    """L⁻¹ b row by row: factors (n, p, p), or one (1, p, p) for all rows of b (n, p)."""
+    if len(L) == 1:
+        return PSD(np.asfortranarray(L[0])).half_solve(b.T).T if b.shape[1] else b
+    out = np.empty_like(b)
+    for j in range(b.shape[1]):  # substitution, all rows at a time
+        out[:, j] = (b[:, j] - np.einsum("bi,bi->b", L[:, j, :j], out[:, :j])) / L[:, j, j]
+    return out
+
+
 def _smallest_eigenvalue(matrix: Array) -> str:
     if not np.isfinite(matrix).all():
         return "it has entries that are not finite"
@@ -103,18 +121,18 @@ def is_sparse(Z: object) -> bool:
 _THREAD = threading.local()
 
 
-def scratch(n_rows: int, n_columns: int) -> Array:
-    """An array with arbitrary contents, to be used up before the same thread asks again.
+def scratch(n_rows: int, n_columns: int, slot: str = "first") -> Array:
+    """An array with arbitrary contents, to be used up before the same thread asks again (for the same slot).
 
     Half a megabyte fresh from the system for every block costs more in page faults than the work done in it, and
     threads queue for them.
     """
     size = n_rows * n_columns
-    held = getattr(_THREAD, "held", None)
+    held = getattr(_THREAD, slot, None)
     if held is None or held.size < size:
         held = np.empty(size)
         if size <= LARGEST_SCRATCH:
-            _THREAD.held = held
+            setattr(_THREAD, slot, held)
     return np.asarray(held[:size].reshape(n_rows, n_columns))
 
 

@@ -67,7 +67,7 @@ class Status(Enum):
         "The search for prior scales ended where the evidence still rises; use prior='empirical' or an explicit Normal."
     )
     STEP_LIMIT = (
-        "The step limit was reached before the goal; raise max_iter, or loosen tol if the reported decrement is "
+        "The step limit was reached before the goal; raise max_iter, or loosen tol if what the last step changed is "
         "small enough for you."
     )
     SADDLE = (

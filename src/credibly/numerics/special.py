@@ -379,6 +379,10 @@ def log_softmax(f: ArrayLike) -> Array:
     array([-0.69314718, -0.69314718])
     """
     scores = np.asarray(f, dtype=float)
+    if scores.shape[-1] == 2:  # the same, three times as fast
+        gap = scores[..., 1] - scores[..., 0]
+        less = -np.log1p(np.exp(-np.abs(gap)))
+        return np.stack([less - np.maximum(gap, 0.0), less + np.minimum(gap, 0.0)], axis=-1)
     top = scores.argmax(axis=-1, keepdims=True)
     gaps: Array = scores - np.take_along_axis(scores, top, axis=-1)
     others = np.exp(gaps)

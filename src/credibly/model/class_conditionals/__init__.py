@@ -1,0 +1,1 @@
+"""p(x | c): exponential families with conjugate priors, whose learning is a sum over rows."""
