@@ -306,7 +306,7 @@ class GenerativeClassifier(_ByColumns):
     Parameters
     ----------
     class_conditional : object of credibly.class_conditionals
-        `MultivariateGaussian(covariance)` (default: one covariance per class), `Gaussian()`, `Bernoulli()`,
+        `MultivariateGaussian(covariance)` (None: one covariance per class), `Gaussian()`, `Bernoulli()`,
         `Categorical()`, `Multinomial()`, `Poisson()`, `Exponential()`, `Gamma(shape)` for all columns, or
         `Independent([…])` with one per column.
     {parameters}
@@ -352,4 +352,4 @@ class GenerativeClassifier(_ByColumns):
         self.verbose = verbose
 
     def _choice(self) -> Any:
-        return MultivariateGaussian() if self.class_conditional is None else self.class_conditional
+        return MultivariateGaussian("per_class") if self.class_conditional is None else self.class_conditional

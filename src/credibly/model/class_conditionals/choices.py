@@ -30,7 +30,7 @@ class MultivariateGaussian:
 
     Parameters
     ----------
-    covariance : "per_class" (default), "shared", "diagonal" or "spherical"
+    covariance : "shared" (default), "per_class", "diagonal" or "spherical"
         One covariance for all classes (linear separators), one for each (quadratic ones), one variance per column and
         class, or one variance per class.
 
@@ -40,7 +40,7 @@ class MultivariateGaussian:
     MultivariateGaussian(covariance='shared')
     """
 
-    covariance: str = "per_class"
+    covariance: str = "shared"
 
     def __post_init__(self) -> None:
         if self.covariance not in COVARIANCES:
