@@ -40,8 +40,6 @@ PARAMETERS = """parameters : "integrated" (default), "plugin" or "moment"
         Of columns and labels together.
     coef_, intercept_ : arrays
         Where log p(class | x) is linear in x.
-    means_, covariance_ : arrays
-        Of the discriminants: (K, d), and (d, d) shared or (K, d, d); posterior means, or estimates.
     objective_path_ : (n_iter_,) array
         Log likelihood, or lower bound on the log evidence, while rows were completed.
     status_ : Status
