@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 import numpy as np
@@ -214,8 +215,9 @@ class QuadraticDiscriminant(Discriminant):
 class _ByColumns(GenerativeClassifierBase):
     """Reading for models that may have columns of any kind."""
 
+    @abstractmethod
     def _choice(self) -> Any:
-        raise NotImplementedError
+        """What the user says of the columns."""
 
     @property
     def _mixed(self) -> bool:  # type: ignore[override]  # depends on the densities here

@@ -97,10 +97,13 @@ class Multinomial(ColumnFamily[Words]):
     def _alpha(self, prior: Prior, d: int) -> Array:
         """One Dirichlet for all columns: a number or a number each, or a list with one number each."""
         given = list(prior) if isinstance(prior, Sequence) else [prior]
-        wrong = next((item for item in given if not isinstance(item, Dirichlet | Reference)), None)
-        if wrong is not None:
-            raise InputError(f"The prior of multinomial columns is Dirichlet(alpha); got {wrong!r}.")
-        alphas = [np.atleast_1d(JEFFREYS if isinstance(it, Reference) else np.asarray(it.alpha, float)) for it in given]  # type: ignore[union-attr]
+        alphas: list[Array] = []
+        for item in given:
+            if not isinstance(item, Dirichlet | Reference):
+                raise InputError(f"The prior of multinomial columns is Dirichlet(alpha); got {item!r}.")
+            alphas.append(
+                np.atleast_1d(np.asarray(JEFFREYS if isinstance(item, Reference) else item.alpha, dtype=float))
+            )
         flat = np.concatenate(alphas)
         if len(flat) not in {1, d}:
             raise InputError(f"Dirichlet(alpha) has {len(flat)} numbers for {d} columns; give one, or one for each.")

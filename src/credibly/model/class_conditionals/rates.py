@@ -12,9 +12,10 @@ a, b  posterior shape and rate of λ ~ Gamma(a, b)                      (K, d)
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from functools import partial
+from typing import Self, TypeAlias
 
 import numpy as np
 from scipy.optimize import brentq
@@ -44,10 +45,12 @@ from credibly.model.class_conditionals.statistics import Additive
 from credibly.model.conjugate_priors import ConjugatePrior, Reference
 from credibly.model.conjugate_priors import Gamma as GammaPrior
 from credibly.model.priors import positive
-from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.grouped import dense, group_sums, membership
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.products import log_rise
+
+LogDensity: TypeAlias = Callable[[Array], Array]
 
 
 @dataclass(frozen=True)
@@ -294,7 +297,7 @@ class Rates(Density[RateSums]):
     rate: Array
 
     def log_density(self, X: DesignMatrix) -> Array:
-        return _summed(dense(X), [lambda x, r=r: self.family.log_density(x, r) for r in self.rate])
+        return _summed(dense(X), [partial(self.family.log_density, rate=rate) for rate in self.rate])
 
     def log_likelihood(self, statistics: RateSums) -> float:
         events, time = self.family.exposure(statistics.weight, statistics.total)
@@ -317,12 +320,12 @@ class Rates(Density[RateSums]):
         return np.sqrt(self.rate) if self.family.counts else np.sqrt(self.family.events) / self.rate
 
 
-def _summed(X: Array, per_class: Sequence[object]) -> Array:
+def _summed(X: Array, per_class: Sequence[LogDensity]) -> Array:
     """Sums over observed columns of an element-wise log density of every class, (n, K)."""
     seen = observed(X)
     out = np.empty((len(X), len(per_class)))
     for c, log_density in enumerate(per_class):
-        terms: AnyArray = log_density(X)  # type: ignore[operator]
+        terms = log_density(X)
         out[:, c] = (terms if seen is None else np.where(seen, terms, 0.0)).sum(axis=1)
     return out
 
@@ -340,10 +343,10 @@ class GammaBeliefs(Beliefs[RateSums]):
         return list(zip(self.a, self.b, strict=True))
 
     def log_predictive(self, X: DesignMatrix) -> Array:
-        return _summed(dense(X), [lambda x, a=a, b=b: self.family.log_predictive(x, a, b) for a, b in self._each()])
+        return _summed(dense(X), [partial(self.family.log_predictive, a=a, b=b) for a, b in self._each()])
 
     def log_expected(self, X: DesignMatrix) -> Array:
-        def expected(a: Array, b: Array) -> object:
+        def expected(a: Array, b: Array) -> LogDensity:
             log_rate, rate = digamma(a) - np.log(b), a / b
             if self.family.counts:
                 return lambda x: x * log_rate - rate + self.family.log_base(x)
