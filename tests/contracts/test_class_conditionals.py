@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.sparse import csr_array
-from scipy.special import expit, factorial, gamma, logsumexp
+from scipy.special import expit, factorial, gamma, gammaln, logsumexp
 
 from credibly.errors import InputError
 from credibly.model import class_conditionals
@@ -1349,3 +1349,38 @@ def test_zeros_that_sparse_rows_do_not_store_are_checked_like_others(family):
     for table in (X, csr_array(X)):
         with pytest.raises(InputError, match="'a' has 0 in row 1"):
             family.check(table, ["a", "b"])
+
+
+# --- natural parameters ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "rows", "log_h", "log_g"),
+    [
+        (Bernoulli(), [[0.0], [1.0], [1.0]], lambda x: 0 * x, lambda eta: -np.log1p(np.exp(eta))),
+        (Poisson(), [[0.0], [4.0], [2.0]], lambda x: -gammaln(x + 1), lambda eta: -np.exp(eta)),
+        (Exponential(), [[0.5], [4.0], [2.0]], lambda x: 0 * x, lambda eta: np.log(-eta)),
+    ],
+    ids=["bernoulli", "poisson", "exponential"],
+)
+def test_natural_parameters_are_those_of_the_exponential_family(family, rows, log_h, log_g):
+    x = np.array(rows)
+    density = family.plug_in(family.summarise(x, np.zeros(3, dtype=int), None, 1), MAXIMUM_LIKELIHOOD)
+    eta = density.natural()
+    assert_allclose(density.log_density(x), log_h(x) + log_g(eta) + x @ eta.T, rtol=1e-12)
+
+
+def test_natural_parameters_of_a_normal_column_go_with_x_and_its_square():
+    x = np.array([[0.5], [4.0], [2.0]])
+    density = Gaussian().plug_in(Gaussian().summarise(x, np.zeros(3, dtype=int), None, 1), MAXIMUM_LIKELIHOOD)
+    first, second = density.natural()[0, 0]
+    log_g = 0.5 * np.log(-2 * second) + first**2 / (4 * second)
+    exponent = first * x + second * x**2
+    assert_allclose(density.log_density(x), -0.5 * np.log(2 * np.pi) + log_g + exponent, rtol=1e-12)
+
+
+def test_natural_parameters_that_are_not_finite_are_refused():
+    x = np.zeros((3, 1))
+    density = Poisson().plug_in(Poisson().summarise(x, np.zeros(3, dtype=int), None, 1), MAXIMUM_LIKELIHOOD)
+    with pytest.raises(AttributeError, match="no finite natural parameters"):
+        density.natural()

@@ -440,6 +440,17 @@ def test_shrinkage_by_a_number_waits_until_rows_are_complete(model):
     assert np.diff(fitted.objective_path_).min() > -1e-9
 
 
+@pytest.mark.parametrize("weight", [1e-12, 1e12])
+def test_tiny_and_huge_weights_do_not_end_completing_early(weight):
+    holes = X.mask(np.random.default_rng(0).random(X.shape) < 0.3)
+    labels = np.where(np.arange(60) % 3 == 0, np.nan, Y)
+    for model in (LinearDiscriminant(parameters="plugin"), NaiveBayes(parameters="plugin")):
+        plain = clone(model).fit(holes, labels).predict_log_proba(X)
+        scaled = clone(model).fit(holes, labels, sample_weight=np.full(60, weight)).predict_log_proba(X)
+        # Estimates do not depend on the unit of the weights; the start does a little, and steps stop at 1e-10.
+        assert_allclose(scaled, plain, rtol=1e-5, atol=1e-7)
+
+
 def test_weights_of_zero_on_every_labelled_row_are_refused():
     with pytest.raises(InputError, match="no class among the rows of positive weight"):
         LinearDiscriminant().fit([[1.0], [2.0], [3.0]], [0, 1, None], sample_weight=[0, 0, 1.0])

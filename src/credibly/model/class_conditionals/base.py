@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from credibly.errors import InputError
+from credibly.errors import InputError, NotDefinedError
 from credibly.model.class_conditionals.statistics import Statistics
 from credibly.model.conjugate_priors import ConjugatePrior
 from credibly.numerics.arrays import Array, Codes
@@ -82,6 +82,13 @@ class Density(ABC, Generic[Sums]):
     @abstractmethod
     def linear(self) -> Linear | None:
         """The density's logarithm as a linear function of x, where it is one."""
+
+    def natural(self) -> Array:
+        """Natural parameters η of h(x) g(η) exp(ηᵀu(x)), classes first; with u(x) = x these are the slopes, (K, d)."""
+        linear = self.linear()
+        if linear is None:
+            raise NotDefinedError("These densities have no finite natural parameters with u(x) = x.")
+        return linear.slopes
 
     @abstractmethod
     def center(self) -> Array:

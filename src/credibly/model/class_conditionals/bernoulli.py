@@ -20,6 +20,7 @@ from credibly.errors import InputError
 from credibly.model.class_conditionals.base import Beliefs, Density, Divisor, Estimates, Linear, Prior
 from credibly.model.class_conditionals.columns import (
     ColumnFamily,
+    cell_weights,
     cells,
     observed,
     one_each,
@@ -105,10 +106,7 @@ class Bernoulli(ColumnFamily[Successes]):
         table = self.ones(X)
         seen = observed(table)
         member = membership(codes, weight, n_classes)
-        if seen is None:
-            total = np.asarray(member.sum(axis=1), dtype=float)[:, None]
-        else:
-            total = group_sums(member, seen.astype(float))
+        total = cell_weights(member, seen, table.shape[1])
         ones = group_sums(member, zero_filled(table, seen))
         return Successes(ones, total - ones)
 

@@ -149,6 +149,10 @@ class Categoricals(Density[Counts]):
     def linear(self) -> Linear | None:
         return None
 
+    def natural(self) -> Array:
+        """log θ with u(x) the indicators of levels, (K, M)."""
+        return self.log_p
+
     def center(self) -> Array:
         return np.exp(self.log_p)
 

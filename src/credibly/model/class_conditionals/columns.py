@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csc_array, csr_array
 
 from credibly.errors import InputError
 from credibly.model.class_conditionals.base import Beliefs, ClassConditional, Divisor, Prior, Sums
 from credibly.model.conjugate_priors import ConjugatePrior
 from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.grouped import group_sums
 from credibly.numerics.linalg import DesignMatrix, is_sparse
 
 
@@ -75,6 +76,18 @@ def observed(X: DesignMatrix) -> AnyArray | None:
         return None
     missing: AnyArray = np.isnan(X)
     return ~missing if missing.any() else None
+
+
+def cell_weights(member: csc_array, seen: AnyArray | None, n_columns: int) -> Array:
+    """Weight of the observed cells of every class and column, (K, d)."""
+    if seen is not None:
+        return group_sums(member, seen.astype(float))
+    return np.repeat(np.asarray(member.sum(axis=1), dtype=float)[:, None], n_columns, axis=1)
+
+
+def not_counts(numbers: Array) -> AnyArray:
+    """Which numbers are negative, or not whole; missing cells are neither."""
+    return np.asarray((numbers < 0) | ((numbers != np.floor(numbers)) & ~np.isnan(numbers)))
 
 
 def zero_filled(X: DesignMatrix, seen: AnyArray | None) -> DesignMatrix:

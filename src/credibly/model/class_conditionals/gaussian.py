@@ -27,7 +27,7 @@ from credibly.model.class_conditionals.base import (
     NotDetermined,
     Prior,
 )
-from credibly.model.class_conditionals.columns import ColumnFamily, observed, one_each, zero_filled
+from credibly.model.class_conditionals.columns import ColumnFamily, cell_weights, observed, one_each, zero_filled
 from credibly.model.class_conditionals.statistics import Statistics, refuse_impossible, refuse_too_many
 from credibly.model.class_conditionals.student import student_estimates
 from credibly.model.conjugate_priors import ConjugatePrior, NormalInverseWishart, Reference
@@ -87,12 +87,14 @@ class Moments(Statistics):
 
     def change(self, before: Self) -> float:
         """Of weights relatively, of means and scatters in units of the spread within classes."""
-        spread = np.sqrt(self.scatter.sum(axis=0) / np.maximum(self.weight.sum(axis=0), 1.0))
+        total = self.weight.sum(axis=0)
+        total = np.where(total > 0, total, 1.0)
+        spread = np.sqrt(self.scatter.sum(axis=0) / total)
         spread = np.where(spread > 0, spread, 1.0)
         gaps = (
-            (self.weight - before.weight) / np.maximum(self.weight.max(axis=0), 1.0),
+            (self.weight - before.weight) / total,
             (self.mean - before.mean) / spread,
-            (self.scatter - before.scatter) / (spread**2 * np.maximum(self.weight.sum(axis=0), 1.0)),
+            (self.scatter - before.scatter) / (spread**2 * total),
         )
         return float(max(np.abs(gap).max(initial=0.0) for gap in gaps))
 
@@ -129,17 +131,14 @@ class Gaussian(ColumnFamily[Moments]):
         table = dense(X)
         seen = observed(table)
         member = membership(codes, weight, n_classes)
-        if seen is None:
-            total = np.broadcast_to(np.asarray(member.sum(axis=1), dtype=float)[:, None], (n_classes, table.shape[1]))
-        else:
-            total = group_sums(member, seen.astype(float))
+        total = cell_weights(member, seen, table.shape[1])
         mean = group_means(member, np.asarray(zero_filled(table, seen)), total)
         D = deviations(table, mean, codes)
         mean = mean + group_means(member, D if seen is None else np.where(seen, D, 0.0), total)  # once more, near zero
         D = deviations(table, mean, codes)
         D *= D
         scatter = group_sums(member, D if seen is None else np.where(seen, D, 0.0))
-        return Moments(np.array(total), mean, scatter)
+        return Moments(total, mean, scatter)
 
     def empirical_prior(self, pooled: Moments) -> list[ConjugatePrior]:
         variance = pooled.variance
@@ -286,6 +285,10 @@ class ColumnNormals(Density[Moments]):
         if (self.variance != self.variance[0]).any():
             return None
         return Linear(self.mean / self.variance, -0.5 * (self.mean**2 / self.variance).sum(axis=1))
+
+    def natural(self) -> Array:
+        """(μ/σ², -1/(2σ²)) with u(x) = (x, x²), (K, d, 2)."""
+        return np.stack([self.mean / self.variance, -0.5 / self.variance], axis=-1)
 
     def center(self) -> Array:
         return self.mean

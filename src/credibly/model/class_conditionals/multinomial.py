@@ -20,7 +20,7 @@ from scipy.special import digamma, gammaln
 
 from credibly.errors import InputError
 from credibly.model.class_conditionals.base import Beliefs, Density, Divisor, Estimates, Linear, NotDetermined, Prior
-from credibly.model.class_conditionals.columns import ColumnFamily, cells, observed, refuse_values
+from credibly.model.class_conditionals.columns import ColumnFamily, cells, not_counts, observed, refuse_values
 from credibly.model.class_conditionals.probabilities import JEFFREYS, beta_estimates, log_gammas
 from credibly.model.class_conditionals.statistics import Additive
 from credibly.model.conjugate_priors import ConjugatePrior, Dirichlet, Reference
@@ -67,8 +67,7 @@ class Multinomial(ColumnFamily[Words]):
     joint = True
 
     def check(self, X: DesignMatrix, names: Sequence[str]) -> None:
-        numbers = cells(X)
-        bad = (numbers < 0) | ((numbers != np.floor(numbers)) & ~np.isnan(numbers))
+        bad = not_counts(cells(X))
         refuse_values(
             X,
             bad,

@@ -33,7 +33,9 @@ from credibly.model.class_conditionals.base import (
 )
 from credibly.model.class_conditionals.columns import (
     ColumnFamily,
+    cell_weights,
     cells,
+    not_counts,
     observed,
     one_each,
     per_column,
@@ -103,11 +105,8 @@ class RateFamily(ColumnFamily[RateSums]):
         member = membership(codes, weight, n_classes)
         with np.errstate(divide="ignore"):
             base = self.log_base(table) if seen is None else np.where(seen, self.log_base(table), 0.0)
-        if seen is None:
-            total = np.broadcast_to(np.asarray(member.sum(axis=1), dtype=float)[:, None], (n_classes, table.shape[1]))
-        else:
-            total = group_sums(member, seen.astype(float))
-        return RateSums(np.array(total), group_sums(member, filled), group_sums(member, base))
+        total = cell_weights(member, seen, table.shape[1])
+        return RateSums(total, group_sums(member, filled), group_sums(member, base))
 
     def reference_prior(self) -> Reference:
         return Reference()
@@ -186,9 +185,9 @@ class Poisson(RateFamily):
     events = 1.0
 
     def check(self, X: DesignMatrix, names: Sequence[str]) -> None:
-        numbers = cells(X)
-        bad = (numbers < 0) | ((numbers != np.floor(numbers)) & ~np.isnan(numbers))
-        refuse_values(X, bad, names, "A Poisson column holds counts, whole numbers that are not negative")
+        refuse_values(
+            X, not_counts(cells(X)), names, "A Poisson column holds counts, whole numbers that are not negative"
+        )
 
     def log_base(self, x: Array) -> Array:
         return -gammaln(x + 1)

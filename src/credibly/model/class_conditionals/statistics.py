@@ -59,7 +59,7 @@ class Additive(Statistics):
         return type(self)(*(x + y for x, y in zip(self.arrays(), other.arrays(), strict=True)))
 
     def remove(self, other: Self) -> Self:
-        left = type(self)(*(_less(x, y) for x, y in zip(self.arrays(), other.arrays(), strict=True)))
+        left = type(self)(*(less(x, y) for x, y in zip(self.arrays(), other.arrays(), strict=True)))
         return left.possible()
 
     def possible(self) -> Self:
@@ -84,7 +84,7 @@ def _relative(now: Array, then: Array) -> float:
     return float((np.abs(now - then) / np.where(size > 0, size, 1.0)).max(initial=0.0))
 
 
-def _less(a: Array, b: Array) -> Array:
+def less(a: Array, b: Array) -> Array:
     """a - b, where a difference within the rounding of a sum is none."""
     difference = a - b
     return np.where(np.abs(difference) <= REMOVAL_ROUNDING * np.abs(a), 0.0, difference)

@@ -21,7 +21,7 @@ from scipy.special import digamma
 
 from credibly.model.class_conditionals.base import Beliefs, Density, Estimates, Linear
 from credibly.model.class_conditionals.gaussian import Moments
-from credibly.model.class_conditionals.statistics import Statistics, refuse_impossible, refuse_too_many
+from credibly.model.class_conditionals.statistics import Statistics, less, refuse_impossible, refuse_too_many
 from credibly.model.class_conditionals.student import student_estimates
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.ellipsoids import Ellipsoids
@@ -64,7 +64,9 @@ class Scatter(Statistics):
         gone = (left.weight.sum(axis=0) if self.shared else left.weight[:, 0]) == 0
         nothing = gone[:, None] | (variances <= rounding)  # rounding is all that is left: one row, or equal ones
         scatter[nothing[:, :, None] | nothing[:, None, :]] = 0.0
-        holes = np.where(left.weight > 0, np.maximum(self.holes - other.holes, 0.0), 0.0)
+        holes = less(self.holes, other.holes)
+        if (holes < 0).any():
+            refuse_impossible("more cells would have been observed than there are")
         return type(self)(left.weight[:, 0], left.mean, scatter, holes, self.shared)
 
     def take(self, order: Codes) -> Self:
@@ -74,7 +76,7 @@ class Scatter(Statistics):
 
     def change(self, before: Self) -> float:
         """Of weights relatively, of means and scatters in units of the spread within classes."""
-        total = max(self.weight.sum(), 1.0)
+        total = self.weight.sum() or 1.0
         spread = np.sqrt(np.einsum("gii->i", self.scatter) / total)
         spread = np.where(spread > 0, spread, 1.0)
         gaps = (
