@@ -5,6 +5,7 @@ from typing import Any
 
 from credibly._version import __version__
 from credibly.diagnostics.separation import separation
+from credibly.estimators.gaussian_process import GaussianProcessClassifier
 from credibly.estimators.generative import (
     GenerativeClassifier,
     LinearDiscriminant,
@@ -22,6 +23,7 @@ __all__ = [
     "BayesianGLM",
     "BayesianLogisticRegression",
     "BayesianProbitRegression",
+    "GaussianProcessClassifier",
     "GenerativeClassifier",
     "Jeffreys",
     "LeastSquaresClassifier",
@@ -38,8 +40,21 @@ __all__ = [
 ]
 
 
+_SUBMODULES = {
+    "averages",
+    "basis",
+    "class_conditionals",
+    "diagnostics",
+    "errors",
+    "families",
+    "kernels",
+    "links",
+    "priors",
+}
+
+
 def __getattr__(name: str) -> Any:
     """Submodules that hold public names are imported when they are first asked for."""
-    if name in {"averages", "basis", "class_conditionals", "diagnostics", "errors", "families", "links", "priors"}:
+    if name in _SUBMODULES:
         return import_module(f"credibly.{name}")
     raise AttributeError(f"module 'credibly' has no attribute {name!r}")

@@ -8,7 +8,7 @@ m, V  mean and covariance of K latent scores                 (n, K), (n, K, K)
 ====  =====================================================  ===================
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -97,18 +97,39 @@ class SoftmaxPredictive:
         if self.likelihood.n_classes == 2:
             return BinaryPredictive(BernoulliLogit()).interval(difference(scores), level)
         normal_quantile(level)  # checks the level
-        points = normal_points(QUANTILE_POINTS, self.likelihood.n_classes).T
-        chunk = max(1, DRAWN_NUMBERS // points.size)
-        parts = []
-        for start in range(0, len(scores.mean), chunk):
-            m, V = (array[start : start + chunk] for array in scores)
-            f = m[:, :, None] + covariance_root(V) @ points  # (rows, K, points)
-            parts.append(equal_tails(np.exp(log_softmax(f.swapaxes(1, 2))).swapaxes(1, 2), level))
-        return np.concatenate(parts)
+        return drawn_interval(self.proba, scores, level)
 
     def proba(self, f: Array) -> Array:
         """Class probabilities at given scores, both (…, n, K)."""
         return self.likelihood.mean(f)
+
+
+class OneVsRestPredictive:
+    """K classes by K independent scores, each of its class against the rest, normalised after averaging."""
+
+    def __init__(self, likelihood: Likelihood) -> None:
+        self.likelihood = likelihood
+
+    def _log_own(self, scores: Scores) -> Array:
+        """log p(this class, not another), (n, K), every score integrated out by itself."""
+        return self.likelihood.log_average(np.array(1.0), scores.mean, np.einsum("...kk->...k", scores.variance))
+
+    def log_proba(self, scores: Scores) -> Array:
+        """log p(class | x), (n, K)."""
+        return log_softmax(self._log_own(scores))
+
+    def plug_in(self, scores: Scores) -> Array:
+        """log p(class | x), (n, K), at the mean scores."""
+        return log_softmax(self.likelihood.log_prob(np.array(1.0), scores.mean))
+
+    def interval(self, scores: Scores, level: float) -> Array:
+        """Equal-tailed quantiles of each class's normalised probability, (n, K, 2)."""
+        normal_quantile(level)  # checks the level
+        return drawn_interval(self.proba, scores, level)
+
+    def proba(self, f: Array) -> Array:
+        """Class probabilities at given scores, both (…, n, K)."""
+        return np.exp(log_softmax(self.likelihood.log_prob(np.array(1.0), f)))
 
 
 class MeanPredictive:
@@ -202,6 +223,18 @@ class Mixture(NamedTuple):
             settled = high - low <= step
             low, high = np.where(enough | settled, low, middle), np.where(enough & ~settled, middle, high)
         return np.asarray(high)
+
+
+def drawn_interval(proba: Callable[[Array], Array], scores: Scores, level: float) -> Array:
+    """Equal-tailed quantiles of each class's probability, (n, K, 2), over deterministic draws of the K scores."""
+    points = normal_points(QUANTILE_POINTS, scores.mean.shape[1]).T
+    chunk = max(1, DRAWN_NUMBERS // points.size)
+    parts = []
+    for start in range(0, len(scores.mean), chunk):
+        m, V = (array[start : start + chunk] for array in scores)
+        f = m[:, :, None] + covariance_root(V) @ points  # (rows, K, points)
+        parts.append(equal_tails(proba(f.swapaxes(1, 2)).swapaxes(1, 2), level))
+    return np.concatenate(parts)
 
 
 def equal_tails(draws: Array, level: float) -> Array:

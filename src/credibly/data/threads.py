@@ -73,6 +73,22 @@ class _SingleThreadedBlas:
 single_threaded_blas = _SingleThreadedBlas()
 
 
+FEW_ROWS = 1500  # below that its own threads bring little, and cost much where another process is busy
+
+
+@contextmanager
+def blas_threads(n_rows: int, threads: int | None) -> Iterator[None]:
+    """BLAS on so many threads while n × n matrices are factorised; None: as many as it may, one for few rows."""
+    if threads is None and n_rows < FEW_ROWS:
+        with single_threaded_blas():
+            yield
+    elif threads is None:
+        yield
+    else:
+        with _controller().limit(limits=threads, user_api="blas"):
+            yield
+
+
 def default_threads() -> int:
     """As many threads as BLAS was allowed: so nested parallelism (joblib, OMP_NUM_THREADS) is respected."""
     return single_threaded_blas.allowed

@@ -11,16 +11,19 @@ from credibly.data.columns import Columns
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.inference.adf import Belief, adf
 from credibly.inference.evidence import INTERCEPT_SCALE, Maximum, ScaledPriors, maximise_evidence
 from credibly.inference.jeffreys import jeffreys
 from credibly.inference.laplace import laplace, sampled_start, stochastic_gradient
 from credibly.inference.objective import Objective, PriorDensity, Raw
-from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.inference.posterior import Gaussian, InferenceResult, WeightPosterior
 from credibly.inference.several_starts import best_laplace
 from credibly.inference.student import IndependentStudent
+from credibly.model.likelihoods import Likelihood
 from credibly.model.priors import Jeffreys, Moments, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import block_diagonal
+from credibly.numerics.newton import Status
 
 PRIOR_CHOICES = (
     '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0), StudentT(df=7, scale=2.5), Jeffreys() or None'
@@ -77,6 +80,32 @@ def learn_from(problem: Problem, prior: PriorDensity | None, contrast: Array, se
             raise
         raise _singular_prior(error) from error
     return Learnt(result, prior, contrast, result.solution.status)
+
+
+def learn_by_filter(problem: Problem, choice: Normal | str, search: Search, family: type[Belief]) -> Learnt:
+    """One pass of assumed-density filtering; scales that are to be learnt are those of highest Laplace evidence."""
+    if isinstance(choice, str):
+        scaled = learn_scales(problem, choice, search)
+        first, resolved, scale = scaled.prior, scaled.resolved, scaled.prior_scale
+        # Of how the mode was found nothing matters here, unless it makes the scales doubtful.
+        told = not scaled.status.good or scaled.status is Status.SCALE_AT_BOUND
+        status = scaled.status if told else Status.CONVERGED
+    else:
+        first, resolved, scale = explicit_prior(choice, problem), resolved_prior(choice, problem), None
+        status = Status.CONVERGED
+    assert isinstance(first, Gaussian)
+    prior = family.project(first)
+    if prior is not first:  # the family has no such member: the prior used is its nearest one
+        nearest = WeightPosterior(prior, problem.frame, np.eye(1))
+        resolved = Normal(mean=nearest.mean, cov=nearest.cov)
+    return filter_from(problem, prior, family)._replace(status=status, resolved=resolved, prior_scale=scale)
+
+
+def filter_from(problem: Problem, prior: Gaussian, family: type[Belief]) -> Learnt:
+    """Learn the rows one by one, from one given prior."""
+    assert isinstance(problem.likelihood, Likelihood)
+    result = adf(problem.likelihood, prior, problem.rows, family)
+    return Learnt(result, prior, np.eye(1), result.solution.status)
 
 
 def find_mode(objective: Objective, start: Array, search: Search) -> InferenceResult:

@@ -33,8 +33,20 @@ PARAMETERS = """Parameters
         or averaging.
     fit_intercept : bool
         Whether there is an intercept; it never shares the slopes' prior.
-    inference : "laplace"
-        How the posterior is found: the Gaussian at the mode, with the curvature there.
+    inference : "laplace" (default), "adf" or "adf_spherical"
+        How the posterior is found. "laplace": the Gaussian at the mode, with the curvature there. "adf"
+        (assumed-density filtering, two classes): one pass over the rows in the order given, on which the answer
+        depends. Row i with score f = φᵀw ~ N(φᵀm, φᵀΣφ), whose mean and variance become m̂ and v̂ once its label is
+        known, gives
+
+        .. math:: m ← m + Σφ \\frac{\\hat m - φ^T m}{φ^T Σ φ}, \\qquad
+                  Σ ← Σ - Σφφ^T Σ \\, \\frac{φ^T Σ φ - \\hat v}{(φ^T Σ φ)^2}
+
+        and log_evidence_ is the sum of the log probabilities with which each label was predicted from the rows before
+        it. "adf_spherical" keeps N(m, vI) with v = tr(Σ)/D after every row. It is the weights of *standardised*
+        columns, as the first fit found them, that share v (with the intercept at their means), and the prior is
+        replaced by the nearest N(m, vI) before the first row: `prior_` has that one. Both need a Normal prior, or
+        scales learnt as for "laplace"; `partial_fit` goes on where the pass ended.
     solver : "newton" (default) or "sgd"
         How the mode is found. With "sgd" (averaged stochastic gradient, decreasing steps) `max_iter` counts sweeps,
         the Hessian is taken at the averaged iterate, and `status_` and `distance_to_mode_` say how far off it is.
@@ -61,13 +73,13 @@ PARAMETERS = """Parameters
         ``mean, cov, std, logpdf, sample, project, interval`` of the weights in data units: slopes first, intercept
         last, class by class.
     coef_ : (1, d) or (K, d) array
-        Slopes at the posterior mode; over K classes they sum to zero.
+        Slopes at the posterior mode (the posterior mean of "adf"); over K classes they sum to zero.
     intercept_ : (1,) or (K,) array
-        Intercepts at the posterior mode.
+        Intercepts there.
     log_evidence_ : float
         log p(y | X), the weights integrated out.
     log_likelihood_ : float
-        At the mode.
+        At the coefficients reported.
     occam_factor_ : float
         log_evidence_ - log_likelihood_.
     effective_parameters_ : float
@@ -141,6 +153,13 @@ class BayesianLogisticRegression(LinearClassifier):
     array(['no', 'yes'], dtype='<U3')
     >>> model.predict_interval(np.array([[4.5]])).round(2).shape
     (1, 2)
+
+    One pass over the rows, and then over those that come later:
+
+    >>> from credibly import Normal
+    >>> stream = BayesianLogisticRegression(prior=Normal(scale=1.0), inference="adf").fit(X, [0, 0, 1, 0, 1, 1])
+    >>> stream.partial_fit([[6.0]], [1]).predict([[0.5], [4.5]])
+    array([0, 1])
     """
 
     _multi_class = True
@@ -280,6 +299,14 @@ class NoisyThresholdClassifier(LinearClassifier):
     def _likelihood_for(self, n_classes: int) -> Likelihood | Categorical:
         two_classes_only(n_classes)
         return threshold_likelihood(self.threshold)
+
+    def _check_filter(self) -> None:
+        super()._check_filter()
+        if isinstance(self.threshold, NormalMixture) and self.threshold.learn:
+            raise InputError(
+                f"inference={self.inference!r} needs a threshold that is given; a NormalMixture with learn=True is "
+                'learnt with inference="laplace", and its result, threshold_, can be given.'
+            )
 
     def _learn(self, problem: Problem, noise: NoiseChoice | None, search: Search) -> Learnt:
         mixture = self.threshold if isinstance(self.threshold, NormalMixture) and self.threshold.learn else None

@@ -13,24 +13,28 @@ from sklearn.utils.validation import check_is_fitted
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
 from credibly.estimators.hypothesis_tests import HypothesisTests
-from credibly.estimators.learning import learn, learn_from
+from credibly.estimators.learning import filter_from, learn, learn_by_filter, learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
-from credibly.estimators.probabilities import ProbabilityMixin
+from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.estimators.validation import Table, Training, all_or_nothing, generator, read_labels, read_training
+from credibly.estimators.validation import Table, Training, all_or_nothing, generator, read_training
+from credibly.inference.adf import Belief, FullCovariance, Spherical
 from credibly.inference.frame import Frame
 from credibly.model.likelihoods import Categorical, Likelihood
-from credibly.model.likelihoods.kinds import true_likelihood
+from credibly.model.likelihoods.kinds import AnyLikelihood, true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
+from credibly.model.priors import Normal
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status
 from credibly.predictive import Predictive, predictive_of
 
 ROUNDING = 1e-9  # of a log evidence
+# The family on which a filter projects; None where the posterior is found around its mode.
+INFERENCES: dict[str, type[Belief] | None] = {"laplace": None, "adf": FullCovariance, "adf_spherical": Spherical}
 
 
-class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, LinearModel):
+class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, HypothesisTests, LinearModel):
     """What the linear classifiers share: everything but the likelihood."""
 
     _multi_class: ClassVar[bool]
@@ -76,7 +80,7 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, Linea
         y : (n,) labels
             Two or more classes.
         sample_weight : (n,) array, optional
-            Multiplies each row's log-likelihood: a weight of 2 is the row twice.
+            Multiplies each row's log-likelihood: a weight of 2 is the row twice. 0 or 1 for ``inference="adf"``.
 
         Returns
         -------
@@ -127,11 +131,56 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, Linea
 
     def _check_choices(self) -> None:
         self._check_shared_choices()
-        only(self.inference, {"laplace": None}, "in this version, inference")
         only(self.solver, {"newton": False, "sgd": True}, "solver")
+        if self._family is not None:
+            self._check_filter()
+
+    @property
+    def _family(self) -> type[Belief] | None:
+        family: type[Belief] | None = only(self.inference, INFERENCES, "in this version, inference")
+        return family
+
+    def _check_filter(self) -> None:
+        """Refuse what one pass over the rows cannot do."""
+        if not isinstance(self.prior, Normal | str):
+            raise InputError(
+                f"inference={self.inference!r} starts from a normal distribution: prior must be a Normal, "
+                f'"empirical" or "ard"; got {self.prior!r}. With that prior use inference="laplace".'
+            )
+        if self.solver == "sgd":
+            raise InputError(
+                f'inference={self.inference!r} is one pass over the rows and looks for no mode, so solver="sgd" does '
+                'not go with it; leave solver="newton".'
+            )
+        noise = read_noise(self.label_noise, softmax=False)
+        if noise is not None and noise.belief is not None:
+            raise InputError(
+                f"inference={self.inference!r} needs label_noise as a number or a pair of numbers; got "
+                f'{self.label_noise!r}. It is estimated with inference="laplace".'
+            )
+
+    def _check_filtered(self, table: Table, likelihood: AnyLikelihood) -> None:
+        """Refuse rows that one pass with moments of one score cannot learn."""
+        if self._family is None:
+            return
+        if not isinstance(likelihood, Likelihood):
+            raise InputError(
+                "Only binary classification is supported. The type of the target is multiclass, or "
+                f"multi_class is 'softmax': inference={self.inference!r} is for one score a row, and the softmax has "
+                'one for each class. Use inference="laplace".'
+            )
+        weight = np.ones(1) if table.weight is None else table.weight
+        odd = np.flatnonzero((weight != 0) & (weight != 1))
+        if odd.size:
+            raise InputError(
+                f"inference={self.inference!r} takes sample_weight 0 (left out) or 1 only; {odd.size} of {len(weight)} "
+                f"are others, the first {weight[odd[0]]:g} in row {odd[0]}. A row counts when it is its turn, and a "
+                'power of its likelihood has no moments here: repeat rows instead, or use inference="laplace".'
+            )
 
     def _first_fit(self, table: Table) -> None:
         likelihood: Any = self._likelihood_for(len(table.classes))
+        self._check_filtered(table, likelihood)
         noise = read_noise(self.label_noise, softmax=isinstance(likelihood, Categorical))
         if noise is not None:
             likelihood = with_noise(likelihood, noise.flips)
@@ -145,15 +194,22 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, Linea
         self._keep_weights(learnt, problem.frame, training)
 
     def _learn(self, problem: Problem, noise: NoiseChoice | None, search: Search) -> Learnt:
+        if self._family is not None and isinstance(self.prior, Normal | str):
+            return learn_by_filter(problem, self.prior, search, self._family)
         if noise is not None and noise.belief is not None:
             return learn_with_noise(problem, self.prior, noise.belief, search)
         return learn(problem, self.prior, search)
 
     def _update(self, table: Table) -> None:
+        self._check_filtered(table, self._likelihood)
         training = table.training(self._likelihood)
         problem = self._next_problem(training)
-        search = self._search(stochastic=self.solver == "sgd")
-        learnt = learn_from(problem, self.posterior_.gaussian, self.posterior_.contrast, search)
+        posterior, family = self.posterior_, self._family
+        if family is not None:
+            learnt = filter_from(problem, family.project(posterior.gaussian), family)
+        else:
+            search = self._search(stochastic=self.solver == "sgd")
+            learnt = learn_from(problem, posterior.gaussian, posterior.contrast, search)
         self._keep_weights(learnt, problem.frame, training)
 
     def _keep_weights(self, learnt: Learnt, frame: Frame, training: Training) -> None:
@@ -188,11 +244,7 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, Linea
         return f"classes {self.classes_.tolist()}"
 
     def _notes(self) -> list[str]:
-        if not np.any(self.label_noise_):
-            return super()._notes()
-        shown = [np.atleast_1d(a) for a in (self.label_noise_, self.label_noise_std_)]
-        said = ", ".join(f"{flip:.4g} (sd {sd:.2g})" if sd else f"{flip:.4g}" for flip, sd in zip(*shown, strict=True))
-        return [f"label noise: {said}", *super()._notes()]
+        return [*self._noise_notes(), *super()._notes()]
 
     # --- prediction --------------------------------------------------------------------------------------------
 
@@ -235,41 +287,11 @@ class LinearClassifier(ProbabilityMixin, ClassifierMixin, HypothesisTests, Linea
         scores = np.moveaxis(f.reshape(len(f), size, -1), 0, 1)
         return self._predictive().proba(scores)
 
-    def predict_recorded_proba(self, X: ArrayLike) -> Array:
-        """Probabilities of the label that would be written down, (n, K): those of the true class, flipped.
-
-        The same as `predict_proba` without label noise.
-        """
-        log_proba, noisy = self.predict_log_proba(X), self._likelihood
-        if isinstance(noisy, LabelNoise):
-            return np.exp(np.column_stack([noisy.log_recorded(np.array(c), *log_proba.T) for c in (0.0, 1.0)]))
-        return np.exp(noisy.log_recorded(log_proba) if isinstance(noisy, NoisyCategorical) else log_proba)
-
-    def flip_probability(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """P(the label was flipped | x, y) for every row, (n,): which labels to look at again.
-
-        Parameters
-        ----------
-        X : (n, d) array or frame
-        y : (n,) labels as recorded, of the classes of the fit
-
-        Notes
-        -----
-        Without label noise it is zero: the model takes labels at their word.
-        """
-        log_proba, noisy = self.predict_log_proba(X), self._likelihood
-        codes = read_labels(y, self.classes_, len(log_proba))
-        if isinstance(noisy, LabelNoise):
-            return np.exp(noisy.log_flipped(codes.astype(float), *log_proba.T))
-        return (
-            np.exp(noisy.log_flipped(codes, log_proba)) if isinstance(noisy, NoisyCategorical) else np.zeros(len(codes))
-        )
-
     def _predictive(self) -> Predictive:
         check_is_fitted(self)
         return predictive_of(true_likelihood(self._likelihood))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self._multi_class
+        tags.classifier_tags.multi_class = self._multi_class and self.inference == "laplace"
         return tags

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from credibly.decisions import REJECT, least_cost
+from credibly.estimators.validation import read_labels
+from credibly.model.likelihoods.kinds import AnyLikelihood
+from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import AnyArray, Array
 
 
@@ -60,3 +63,49 @@ class ProbabilityMixin:
         alike = np.asarray(reject_label).dtype.kind == self.classes_.dtype.kind
         table = np.array(labels, dtype=None if alike else object)  # a mixture keeps every label as it is
         return table[np.where(codes == REJECT, len(labels) - 1, codes)]
+
+
+class LabelNoiseMixin(ProbabilityMixin):
+    """What follows from the probabilities of the true class where labels may be flipped."""
+
+    _likelihood: AnyLikelihood
+    label_noise_: Any
+    label_noise_std_: Any
+
+    def predict_recorded_proba(self, X: ArrayLike) -> Array:
+        """Probabilities of the label that would be written down, (n, K): those of the true class, flipped.
+
+        The same as `predict_proba` without label noise.
+        """
+        log_proba, noisy = self.predict_log_proba(X), self._likelihood
+        if isinstance(noisy, LabelNoise):
+            return np.exp(np.column_stack([noisy.log_recorded(np.array(c), *log_proba.T) for c in (0.0, 1.0)]))
+        return np.exp(noisy.log_recorded(log_proba) if isinstance(noisy, NoisyCategorical) else log_proba)
+
+    def flip_probability(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """P(the label was flipped | x, y) for every row, (n,): which labels to look at again.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        y : (n,) labels as recorded, of the classes of the fit
+
+        Notes
+        -----
+        Without label noise it is zero: the model takes labels at their word.
+        """
+        log_proba, noisy = self.predict_log_proba(X), self._likelihood
+        codes = read_labels(y, self.classes_, len(log_proba))
+        if isinstance(noisy, LabelNoise):
+            return np.exp(noisy.log_flipped(codes.astype(float), *log_proba.T))
+        return (
+            np.exp(noisy.log_flipped(codes, log_proba)) if isinstance(noisy, NoisyCategorical) else np.zeros(len(codes))
+        )
+
+    def _noise_notes(self) -> list[str]:
+        """Lines under a summary."""
+        if not np.any(self.label_noise_):
+            return []
+        shown = [np.atleast_1d(a) for a in (self.label_noise_, self.label_noise_std_)]
+        said = ", ".join(f"{flip:.4g} (sd {sd:.2g})" if sd else f"{flip:.4g}" for flip, sd in zip(*shown, strict=True))
+        return [f"label noise: {said}"]

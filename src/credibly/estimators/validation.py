@@ -100,10 +100,11 @@ def read_training(
     *,
     classes: ArrayLike | None = None,
     reset: bool = True,
+    sparse: bool = True,
 ) -> Table:
     """Columns, codes and weights of a training table, or an error that says what to change."""
     refuse_missing_labels(y)
-    X, y = read_numbers(estimator, X, y, reset=reset)
+    X, y = read_numbers(estimator, X, y, reset=reset, sparse=sparse)
     check_labels(y)
     known, codes = encode(y, classes)
     table, weight = canonical(X), read_weights(sample_weight, X)
@@ -138,9 +139,9 @@ def refuse_one_class(found: AnyArray) -> None:
         )
 
 
-def read_columns(estimator: BaseEstimator, X: Any) -> DesignMatrix:
+def read_columns(estimator: BaseEstimator, X: Any, *, sparse: bool = True) -> DesignMatrix:
     """Columns to predict from, in the order of the fit."""
-    table = canonical(read_numbers(estimator, X, reset=False))
+    table = canonical(read_numbers(estimator, X, reset=False, sparse=sparse))
     check_finite(table, feature_names(estimator))
     return table
 
@@ -154,9 +155,14 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
         refuse_not_finite(X, names)
 
 
-def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, **more: Any) -> Any:
+def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse: bool = True, **more: Any) -> Any:
     """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
     refuse_text(X)
+    if issparse(X) and not sparse:
+        raise InputError(
+            f"X is sparse, which {type(estimator).__name__} does not take: its kernels look at every column. Use "
+            "X.toarray() if it fits into memory, or a linear model, which takes sparse rows."
+        )
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
     try:
         return validate_data(estimator, X, *y, reset=reset, **options, **more)

@@ -23,6 +23,7 @@ from scipy.sparse import csr_array, sparray, spmatrix
 from credibly.errors import NotPositiveDefinite
 from credibly.numerics.arrays import Array
 
+MIRRORED = 256  # rows of a triangle mirrored at a time, so that both sides stay in the cache
 LARGEST_SCRATCH = 1_000_000  # numbers kept by a thread
 
 DesignMatrix: TypeAlias = Array | csr_array
@@ -52,6 +53,20 @@ class PSD:
         return cls(factor)
 
     @classmethod
+    def identity_plus(cls, K: Array, s: Array) -> Self:
+        """I + diag(s) K diag(s) for a symmetric K: the well-conditioned matrix of every Gaussian process (E-46).
+
+        Its eigenvalues are at least one where K is positive semi-definite, however singular K is.
+        """
+        scaled = np.multiply(K, s)
+        scaled *= s[:, None]
+        scaled.flat[:: len(K) + 1] += 1.0
+        factor, info = lapack.dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)  # Fortran order: no copy
+        if info != 0:
+            raise NotPositiveDefinite(f"the kernel matrix is not positive semi-definite ({_smallest_eigenvalue(K)}).")
+        return cls(factor)
+
+    @classmethod
     def diagonal(cls, entries: Array) -> Self:
         """The matrix with these positive entries on its diagonal."""
         return cls(np.asfortranarray(np.diag(np.sqrt(entries))))
@@ -68,6 +83,18 @@ class PSD:
         """L⁻ᵀ b: white noise b becomes noise of covariance A⁻¹."""
         return np.asarray(lapack.dtrtrs(self.factor, b, lower=1, trans=1)[0]).reshape(b.shape)
 
+    def scaled_inverse(self, s: Array) -> Array:
+        """diag(s) A⁻¹ diag(s), where all its elements are wanted (evidence gradients); A must be well conditioned."""
+        upper = np.asarray(lapack.dpotri(self.factor, lower=1)[0].T)  # LAPACK's lower triangle, read in C order
+        n = len(upper)
+        for i in range(0, n, MIRRORED):
+            j = min(i + MIRRORED, n)
+            upper[i:j, :i] = upper[:i, i:j].T
+            upper[i:j, i:j] += np.triu(upper[i:j, i:j], 1).T
+        upper *= s
+        upper *= s[:, None]
+        return upper
+
     @cached_property
     def inverse_root(self) -> Array:
         """L⁻¹, the whitening matrix: Σ = (L⁻¹)ᵀ L⁻¹ for covariances that a user asks to see."""
@@ -82,6 +109,25 @@ class PSD:
     def logdet(self) -> float:
         """Log determinant of A."""
         return float(2 * np.log(np.diag(self.factor)).sum())
+
+
+def semidefinite_root(A: Array, what: str) -> Array:
+    """S with S Sᵀ = A for a positive semi-definite A, by Cholesky with pivots; one column per unit of rank.
+
+    Examples
+    --------
+    >>> S = semidefinite_root(np.ones((3, 3)), "ones")
+    >>> S.shape, bool(np.allclose(S @ S.T, 1.0))
+    ((3, 1), True)
+    """
+    L, pivots, rank, _ = lapack.dpstrf(A, lower=1)
+    S = np.zeros((len(A), rank))
+    S[pivots - 1] = np.tril(L)[:, :rank]
+    scale = np.abs(A).max(initial=0.0)
+    left = np.diag(A) - (S**2).sum(axis=1)
+    if left.min(initial=0.0) < -np.sqrt(np.finfo(float).eps) * scale:
+        raise NotPositiveDefinite(f"{what} is not positive semi-definite ({_smallest_eigenvalue(A)}).")
+    return S
 
 
 def stacked_factors(matrices: Array, what: str) -> Array:

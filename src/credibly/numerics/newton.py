@@ -70,6 +70,18 @@ class Status(Enum):
         "The step limit was reached before the goal; raise max_iter, or loosen tol if what the last step changed is "
         "small enough for you."
     )
+    SWEEP_LIMIT = (
+        "Expectation propagation did not settle within max_iter sweeps; the state that was nearest to a fixed point is "
+        "reported. Raise max_iter, use a smaller kernel variance, or inference='laplace'."
+    )
+    HYPERPARAMETER_AT_BOUND = (
+        "Converged; a hyperparameter of the kernel is at its bound: a length scale at its upper bound switches its "
+        "column off, and other bounds can be widened (summary() says which)."
+    )
+    HYPERPARAMETERS_NOT_FOUND = (
+        "The search for the kernel's hyperparameters ended where the evidence still rises; raise max_iter, narrow the "
+        "bounds, or start from other values."
+    )
     SADDLE = (
         "The search ended where the curvature is not positive (a saddle, or a flat direction); the covariance is made "
         "of the expected curvature. Use a tighter prior or another likelihood."
@@ -99,10 +111,12 @@ _NOT_GOOD = {
     Status.EDGE_OF_DOMAIN,
     Status.EVIDENCE_ABOVE_ZERO,
     Status.FITTED_EXACTLY,
+    Status.HYPERPARAMETERS_NOT_FOUND,
     Status.SADDLE,
     Status.SCALES_NOT_FOUND,
     Status.STALLED,
     Status.STEP_LIMIT,
+    Status.SWEEP_LIMIT,
     Status.UNDETERMINED,
 }
 
@@ -183,7 +197,7 @@ def newton(
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
-        low = low + 1 if here.exact and decrement <= _rounding(here.value) else 0
+        low = low + 1 if here.exact and decrement <= rounding(here.value) else 0
         if decrement <= tol or low > LOW_STEPS or _at_rounding_floor(here, decrement, last_decrement):
             return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
@@ -213,14 +227,14 @@ def _expected_decrement(decrement: float, last_decrement: float) -> float:
     return decrement**2 * (decrement / last_decrement**2) if last_decrement < 1 else np.inf
 
 
-def _rounding(value: float) -> float:
+def rounding(value: float) -> float:
     """How well the objective is known: it is a sum whose terms are rounded."""
     return float(16 * np.finfo(float).eps * (1 + abs(value)))
 
 
 def _at_rounding_floor(here: Local, decrement: float, last_decrement: float) -> bool:
     # With the Hessian δ² falls quadratically; with another matrix by a factor only, and slow steps are no sign.
-    return decrement <= _rounding(here.value) and decrement >= (last_decrement / 4 if here.exact else last_decrement)
+    return decrement <= rounding(here.value) and decrement >= (last_decrement / 4 if here.exact else last_decrement)
 
 
 def _damped_step(
@@ -232,7 +246,7 @@ def _damped_step(
             there = expand(target)
         except NotPositiveDefinite:  # so far out that all curvature is rounded away
             continue
-        if there.value <= here.value - ARMIJO * t * decrement + _rounding(here.value):
+        if there.value <= here.value - ARMIJO * t * decrement + rounding(here.value):
             return target, there
         if t == 1 and decrement < NEARLY_THERE and _decrement(there.grad, here.hessian) < decrement / 4:
             return target, there  # values are too noisy to tell, gradients are not

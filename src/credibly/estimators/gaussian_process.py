@@ -1,0 +1,260 @@
+"""Gaussian process classification: validate, choose a kernel by its evidence, infer the latents, predict."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, NoReturn, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from credibly.data.columns import describe
+from credibly.data.source import MemoryRows
+from credibly.data.threads import blas_threads
+from credibly.errors import ConvergenceWarning, InputError, NotDefinedError
+from credibly.estimators.gaussian_process_plan import Plan, check_kernel, check_size, read_kernels
+from credibly.estimators.gaussian_process_results import GaussianProcessResults
+from credibly.estimators.linear_model import print_progress
+from credibly.estimators.validation import (
+    Table,
+    all_or_nothing,
+    check_columns,
+    check_limits,
+    feature_names,
+    forget_fit,
+    generator,
+    n_threads,
+    read_training,
+)
+from credibly.inference.function_posterior import FunctionPosterior
+from credibly.inference.kernel_evidence import Evaluated, KernelEvidence, maximise
+from credibly.inference.laplace import Controls
+from credibly.model.kernels import Kernel
+from credibly.numerics.arrays import Array
+from credibly.numerics.newton import Status, silent
+
+ROUNDING = 1e-9  # of a log evidence
+
+
+def print_evidence(evaluation: int, log_evidence: float, slope: float) -> None:
+    """What `verbose` shows of the search for hyperparameters."""
+    print(f"evaluation {evaluation:3d}  log evidence {log_evidence:.8g}  largest slope {slope:.2e}")
+
+
+class GaussianProcessClassifier(GaussianProcessResults):
+    r"""A classifier whose score is a function with a Gaussian process prior.
+
+    .. math:: f \sim GP(0, k), \qquad p(y_* = 1 \mid x_*) = \int σ(f_*) \, q(f_* \mid x_*) \, df_*
+
+    The kernel's hyperparameters are those of highest evidence. Two classes by any noisy threshold; more by the joint
+    softmax (Laplace), or by each class against the rest (EP, ADF).
+
+    Parameters
+    ----------
+    kernel : None (default), Kernel of `credibly.kernels`, kernel of scikit-learn, or a list with one for each class
+        How alike the scores of two rows are. None: a variance times an RBF with one length scale for each column,
+        starting from the columns' own spreads. Others are in the units of the data.
+    likelihood : "logit" (default), "probit", "cauchy", "gumbel", …, "softmax", or a noisy threshold
+        As `threshold` of `NoisyThresholdClassifier`. With more than two classes the logit is the softmax; "softmax"
+        gives two classes a function each, too.
+    inference : "laplace" (default), "ep" or "adf"
+        The Gaussian at the mode; expectation propagation, nearer to the true posterior and some three times slower;
+        or a single pass over the rows in their order (which matters). With K > 2 classes EP and ADF infer each class
+        against the rest, and normalise the averaged probabilities.
+    label_noise : 0.0 (default), float, pair, "estimate" or Beta
+        As for `BayesianLogisticRegression`; two classes. Predictions are of the true class.
+    optimize : bool
+        Whether hyperparameters are learnt; False keeps those of the kernel given. (Those of ADF are learnt by the
+        evidence of Laplace, or of EP for more than two classes.)
+    n_restarts : int
+        Further searches from points drawn inside the bounds (uniformly in the logarithms); the best is kept.
+    inducing : None
+        Reserved: inducing points are announced for a later version.
+    max_n : int
+        Most rows; more are refused with the memory that they would take.
+    tol : float
+        Goal for the squared distance to the mode (or the fixed point of EP, 1e-18 at least), in posterior standard
+        deviations.
+    max_iter : int
+        Most Newton steps, or sweeps of EP, at one value of the hyperparameters.
+    n_jobs : int or None
+        Threads of BLAS; None as many as it may.
+    random_state : int, RandomState or None
+        For restarts and `sample_proba`.
+    verbose : bool
+        Print every step.
+
+    Attributes
+    ----------
+    classes_ : (K,) array
+    kernel_ : Kernel, or list with one for each class
+        With the hyperparameters used; ``kernel_.theta`` are their natural logarithms.
+    posterior_ : FunctionPosterior
+        ``mean`` and ``var`` of the latents at the training rows, (n,) or (n, K).
+    log_evidence_ : float
+        log p(y | X), the latents integrated out. Raises for one against the rest, which has none
+        (``one_vs_rest_log_evidence_`` has those of its parts).
+    log_evidence_gradient_ : (p,) array
+        Its derivative by ``kernel_.theta`` (of the sum of the parts for one against the rest).
+    log_likelihood_ : float
+        log p(y | f) at the mode (Laplace) or mean of the latents.
+    occam_factor_ : float
+        log_evidence_ - log_likelihood_.
+    effective_parameters_ : float
+        How many numbers' worth the data determined.
+    loo_log_proba_ : (n,) array
+        log p(y_i | all other rows), without refitting: from the cavities, hyperparameters as they are.
+    label_noise_, label_noise_std_ : float or (2,) array
+        Flip probabilities used or learnt, and their standard deviations (0 where fixed).
+    status_ : Status
+        How the search ended, as a sentence.
+    n_iter_ : int
+
+    References
+    ----------
+    RW06 ch. 3 and 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from credibly import GaussianProcessClassifier
+    >>> x = np.linspace(-3, 3, 40)[:, None]
+    >>> model = GaussianProcessClassifier().fit(x, np.where(np.abs(x[:, 0]) < 1.5, "in", "out"))
+    >>> model.predict([[0.0], [2.5]])
+    array(['in', 'out'], dtype='<U3')
+    >>> bool(model.predict_proba([[100.0]]).max() < 0.6)  # far from the data the prior comes back
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: Any = None,
+        *,
+        likelihood: Any = "logit",
+        inference: str = "laplace",
+        label_noise: Any = 0.0,
+        optimize: bool = True,
+        n_restarts: int = 0,
+        inducing: Any = None,
+        max_n: int = 10_000,
+        tol: float = 1e-20,
+        max_iter: int = 100,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        self.kernel = kernel
+        self.likelihood = likelihood
+        self.inference = inference
+        self.label_noise = label_noise
+        self.optimize = optimize
+        self.n_restarts = n_restarts
+        self.inducing = inducing
+        self.max_n = max_n
+        self.tol = tol
+        self.max_iter = max_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.verbose = verbose
+
+    # --- learning ----------------------------------------------------------------------------------------------
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn the kernel and the posterior of the latent function.
+
+        Parameters
+        ----------
+        X : (n, d) array or data frame
+            Numbers only, all finite, not sparse.
+        y : (n,) labels
+            Two or more classes.
+
+        Returns
+        -------
+        self
+        """
+        with all_or_nothing(self):
+            self._check_choices()
+            table = read_training(self, X, y, None, sparse=False)
+            forget_fit(self)
+            with blas_threads(len(table.codes), n_threads(self.n_jobs)):
+                self._learn(table)
+        return self
+
+    @property
+    def partial_fit(self) -> NoReturn:
+        """Does not exist: asking for it raises, with the reason."""
+        raise NotDefinedError(
+            "GaussianProcessClassifier has no partial_fit: a function's posterior depends on all rows at once, and a "
+            "new row changes every other. Fit again on all rows, or use a linear model on a basis (credibly.basis), "
+            "whose posterior can be updated."
+        )
+
+    def _check_choices(self) -> None:
+        check_limits(self)
+        if not isinstance(self.optimize, bool | np.bool_):
+            raise InputError(f"optimize must be True or False; got {self.optimize!r}.")
+        restarts: Any = self.n_restarts
+        if isinstance(restarts, bool) or not isinstance(restarts, int | np.integer) or restarts < 0:
+            raise InputError(f"n_restarts must be a whole number of at least 0; got {self.n_restarts!r}.")
+
+    def _learn(self, table: Table) -> None:
+        n_rows = len(table.codes)
+        self._plan = Plan.of(self.likelihood, self.inference, self.label_noise, len(table.classes))
+        check_size(n_rows, self.max_n, self.inducing, self._plan)
+        X, names = np.array(table.X, dtype=np.float64), feature_names(self)
+        columns = describe(MemoryRows(X, np.zeros(n_rows)))
+        check_columns(columns, X, names)
+        kernels = read_kernels(self.kernel, self._plan, columns, names)
+        for kernel in kernels:
+            check_kernel(kernel, X)
+        self._codes = table.codes
+        at, status = self._searched(self._plan.evidence(X, table.codes, kernels, search=True))
+        self.classes_ = table.classes
+        self._keep(at, status, self._plan.evidence(X, table.codes, kernels))
+
+    @property
+    def _controls(self) -> Controls:
+        return Controls(self.tol, self.max_iter, print_progress if self.verbose else silent)
+
+    def _searched(self, evidence: KernelEvidence) -> tuple[Evaluated, Status]:
+        """The evidence at the hyperparameters found, or at those given."""
+        start, bounds = evidence.start, evidence.bounds.copy()
+        if not self.optimize:
+            n_kernel = sum(len(kernel.theta) for kernel in evidence.kernels)
+            bounds[:n_kernel] = start[:n_kernel, None]
+        if (bounds[:, 0] == bounds[:, 1]).all():
+            at = evidence.at(start, None, self._controls)
+            return at, at.result.status
+        rng, (low, high) = generator(self.random_state), bounds.T
+        drawn = [rng.uniform(low, high) for _ in range(self.n_restarts)]
+        progress = print_evidence if self.verbose else silent
+        return maximise(evidence, bounds, [start, *drawn], self._controls, progress)
+
+    def _keep(self, found: Evaluated, status: Status, evidence: KernelEvidence) -> None:
+        """Turn what was found into fitted attributes, and a bad status into one warning."""
+        at = found
+        if self.inference == "adf":  # hyperparameters were found by another evidence
+            at = evidence.at(found.theta, None, self._controls)
+        result = at.result
+        self._theta, self._warm, self._lazy = at.theta, result.warm, dict[str, Any]()
+        self._kernels = at.kernels
+        self.kernel_: Kernel | list[Kernel] = at.kernels[0] if len(at.kernels) == 1 else list(at.kernels)
+        self.posterior_ = FunctionPosterior(result.mean, evidence.X, at.kernels, result.posterior)
+        self._log_evidence, self.log_likelihood_ = result.log_evidence, result.log_likelihood
+        self.n_iter_ = result.steps
+        self._keep_noise(evidence.flips(at.theta))
+        if self._plan.one_vs_rest:
+            self.one_vs_rest_log_evidence_ = np.array([part.log_evidence for part in result.parts])  # type: ignore[attr-defined]
+        if status.good and self._log_evidence > ROUNDING:
+            status = Status.EVIDENCE_ABOVE_ZERO
+        self.status_ = status
+        if not status.good:
+            warnings.warn(status.value, ConvergenceWarning, stacklevel=5)
+
+    def _keep_noise(self, flips: Array | None) -> None:
+        noise = self._plan.noise
+        used = flips if flips is not None else np.zeros(2) if noise is None else noise.flips
+        self._likelihood = self._plan.at(flips)
+        one = np.ndim(self.label_noise) == 0
+        self.label_noise_ = float(used[0]) if one else used

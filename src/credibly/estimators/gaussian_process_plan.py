@@ -1,0 +1,204 @@
+"""From a user's choices to a posterior of latents: which likelihood, which inference, which kernel to start from."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from credibly.data.columns import Columns
+from credibly.errors import InputError
+from credibly.estimators.linear_model import only
+from credibly.estimators.noise import NoiseChoice, read_noise, with_noise
+from credibly.estimators.sklearn_kernels import as_kernel
+from credibly.inference.ep import SiteLatents, assumed_density_filtering, expectation_propagation
+from credibly.inference.kernel_evidence import Inferred, KernelEvidence
+from credibly.inference.laplace import Controls
+from credibly.inference.latent_laplace import Latents, laplace_latents
+from credibly.inference.latent_softmax import ClassLatents, softmax_latents
+from credibly.inference.one_vs_rest import one_vs_rest
+from credibly.model.kernels import RBF, Constant, Kernel
+from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood, NormalMixture, threshold_likelihood
+from credibly.numerics.arrays import Array, Codes
+from credibly.predictive import OneVsRestPredictive, Predictive, predictive_of
+
+INFERENCES = {"laplace": laplace_latents, "ep": expectation_propagation, "adf": assumed_density_filtering}
+START_VARIANCE, VARIANCE_BOUNDS = 4.0, (1e-4, 1e6)
+LENGTH_BOUNDS = (1e-2, 1e4)  # in standard deviations of the column
+ARRAYS = 6  # of n × n numbers held at the peak, for two classes
+NOT_SYMMETRIC = 1e-8
+NOT_DEFINITE = 1e-8  # eigenvalue below zero, relative to the largest: more than rounding
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is inferred, and how; small, and saved with the model."""
+
+    likelihood: Likelihood | Categorical
+    inference: str
+    n_classes: int
+    noise: NoiseChoice | None
+
+    @classmethod
+    def of(cls, likelihood: Any, inference: str, label_noise: Any, n_classes: int) -> "Plan":
+        """Check that the choices go together."""
+        only(inference, INFERENCES, "inference")
+        chosen = _likelihood(likelihood, inference, n_classes)
+        softmax = n_classes > 2 or isinstance(chosen, Categorical)
+        noise = read_noise(label_noise, softmax=softmax)
+        if noise is not None and softmax:
+            raise InputError(
+                "label_noise of a Gaussian process is for two classes (and not for the softmax). For more classes use "
+                "BayesianLogisticRegression(label_noise=...), or fit one class against the rest."
+            )
+        return cls(chosen, inference, n_classes, noise)
+
+    @property
+    def joint(self) -> bool:
+        """Whether all classes are inferred together by the softmax."""
+        return isinstance(self.likelihood, Categorical)
+
+    @property
+    def one_vs_rest(self) -> bool:
+        """Whether each class is inferred against the rest."""
+        return self.n_classes > 2 and not self.joint
+
+    @property
+    def n_functions(self) -> int:
+        """How many latent functions there are: one, or one for each class."""
+        return self.n_classes if self.joint or self.one_vs_rest else 1
+
+    def predictive(self) -> Predictive:
+        """The road to probabilities of the true class."""
+        if self.one_vs_rest and isinstance(self.likelihood, Likelihood):
+            return OneVsRestPredictive(self.likelihood)
+        return predictive_of(self.likelihood)
+
+    def at(self, flips: Array | None) -> Likelihood | Categorical:
+        """The likelihood of recorded labels, with these flip probabilities or the fixed ones."""
+        if flips is None and self.noise is not None:
+            flips = self.noise.flips
+        return self.likelihood if flips is None else with_noise(self.likelihood, flips)  # type: ignore[return-value]
+
+    def evidence(self, X: Array, y: Codes, kernels: tuple[Kernel, ...], *, search: bool = False) -> KernelEvidence:
+        """log p(y | X) as a function of hyperparameters; ADF's are searched for by the evidence of Laplace."""
+        if search and self.inference == "adf":
+            return Plan(self.likelihood, "ep" if self.one_vs_rest else "laplace", self.n_classes, self.noise).evidence(
+                X, y, kernels
+            )
+        belief = None if self.noise is None else self.noise.belief
+        return KernelEvidence(X, kernels, partial(self._infer, y), belief, differences=self.inference == "adf")
+
+    def _infer(
+        self, y: Codes, kernels: tuple[Array, ...], flips: Array | None, start: Array | None, controls: Controls
+    ) -> Inferred:
+        likelihood = self.at(flips)
+        if isinstance(likelihood, Categorical):
+            return softmax_latents(ClassLatents(kernels, y, likelihood), start, controls)
+        if self.one_vs_rest:
+            return one_vs_rest(partial(self._sites, controls), kernels, y, likelihood, start)
+        problem = Latents(kernels[0], y.astype(float), likelihood)
+        if self.inference == "laplace":
+            return laplace_latents(problem, start, controls)
+        return self._sites(controls, problem, start)
+
+    def _sites(self, controls: Controls, problem: Latents, start: Array | None) -> SiteLatents:
+        infer = expectation_propagation if self.inference == "ep" else assumed_density_filtering
+        return infer(problem, start, controls)
+
+
+def _likelihood(choice: Any, inference: str, n_classes: int) -> Likelihood | Categorical:
+    if isinstance(choice, str) and choice == "softmax":
+        if inference != "laplace":
+            raise InputError(
+                f"likelihood='softmax' is inferred by inference='laplace'; got {inference!r}. With likelihood='logit' "
+                "EP and ADF take each class against the rest."
+            )
+        return Categorical(n_classes)
+    if isinstance(choice, NormalMixture) and choice.learn:
+        raise InputError("A Gaussian process does not learn its threshold: give the NormalMixture with learn=False.")
+    likelihood = threshold_likelihood(choice)
+    if n_classes > 2 and inference == "laplace":
+        if isinstance(likelihood, BernoulliLogit):
+            return Categorical(n_classes)
+        raise InputError(
+            f"likelihood={choice!r} is for two classes; {n_classes} were found. For more use likelihood='logit' (the "
+            "joint softmax), or inference='ep', which takes each class against the rest."
+        )
+    return likelihood
+
+
+# --- kernels -----------------------------------------------------------------------------------------------------
+
+
+def default_kernel(columns: Columns) -> Kernel:
+    """Constant × RBF with a length scale for each column, starting from the columns' own spreads.
+
+    A column that is constant says nothing; its length scale is fixed.
+    """
+    spread, d = columns.scale, len(columns.scale)
+    bounds = [(LENGTH_BOUNDS[0] * s, LENGTH_BOUNDS[1] * s) for s in spread]
+    lengths = RBF(tuple(spread * np.sqrt(d)), length_scale_bounds=tuple(bounds))
+    return Constant(START_VARIANCE, variance_bounds=VARIANCE_BOUNDS) * lengths
+
+
+def read_kernels(choice: Any, plan: Plan, columns: Columns, names: Sequence[str]) -> tuple[Kernel, ...]:
+    """`kernel=` as a tuple: one kernel for all classes, or one for each."""
+    if choice is None:
+        return (default_kernel(columns),)
+    if not isinstance(choice, list | tuple):
+        return (as_kernel(choice).resolved(names),)
+    if len(choice) != plan.n_functions or plan.n_functions == 1:
+        raise InputError(
+            f"kernel is a list of {len(choice)}; this model has {plan.n_functions} latent function(s) and takes one"
+            + (f" kernel, or a list of {plan.n_functions}, one for each class." if plan.n_functions > 1 else " kernel.")
+        )
+    return tuple(as_kernel(each).resolved(names) for each in choice)
+
+
+def check_kernel(kernel: Kernel, X: Array) -> None:
+    """Refuse a kernel that gives no covariance on these rows; our own ones only where they overflow."""
+    K = kernel(X)
+    if np.shape(K) != (len(X), len(X)):
+        raise InputError(f"The kernel {kernel!r} gave an array of shape {np.shape(K)} for {len(X)} rows.")
+    if not np.isfinite(K).all():
+        raise InputError(
+            f"The kernel {kernel!r} is not finite on these rows (it overflows): scale the columns, or use other "
+            "hyperparameters."
+        )
+    if kernel.positive_definite:
+        return
+    size = float(np.abs(K).max())
+    if not np.abs(K - K.T).max() <= NOT_SYMMETRIC * size:
+        raise InputError(f"The kernel {kernel!r} is not symmetric: k(x, z) differs from k(z, x).")
+    least = float(np.linalg.eigvalsh(K)[0])
+    if least < -NOT_DEFINITE * size * len(X):
+        raise InputError(
+            f"The kernel {kernel!r} is not positive semi-definite on these rows (smallest eigenvalue {least:.2g}), so "
+            "it is no covariance. Use one of credibly.kernels, or sums and products of them."
+        )
+
+
+def gigabytes(n_rows: int, n_functions: int) -> float:
+    """What a fit takes at its peak."""
+    arrays = ARRAYS if n_functions == 1 else 3 * n_functions + 3
+    return arrays * n_rows**2 * 8 / 1e9
+
+
+def check_size(n_rows: int, max_n: Any, inducing: Any, plan: Plan) -> None:
+    """Refuse what would not fit, before work starts."""
+    if inducing is not None:
+        raise InputError(
+            "inducing points are announced for a later version; this one holds all rows (inducing=None). For many rows "
+            "use a linear model on a basis (credibly.basis.GaussianBasis)."
+        )
+    if isinstance(max_n, bool) or not isinstance(max_n, int | np.integer) or max_n < 1:
+        raise InputError(f"max_n must be a whole number of rows; got {max_n!r}.")
+    if n_rows > max_n:
+        raise InputError(
+            f"A Gaussian process holds n × n matrices: {n_rows} rows would take about "
+            f"{gigabytes(n_rows, plan.n_functions):.1f} GB and time that grows as n³; the limit is max_n={max_n}. "
+            "Fit a random subset of the rows, use a linear model on a basis (credibly.basis.GaussianBasis with "
+            "BayesianLogisticRegression), or raise max_n if the machine has the memory."
+        )

@@ -1,0 +1,203 @@
+"""What a fitted Gaussian process tells: evidence, hyperparameters, probabilities, draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from credibly.data.threads import blas_threads
+from credibly.errors import InputError, NoEvidenceError
+from credibly.estimators.gaussian_process_plan import Plan
+from credibly.estimators.gaussian_process_summary import at_bounds, hyperparameter_table, log_deviations
+from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
+from credibly.estimators.summary import Summary
+from credibly.estimators.validation import generator, n_threads, read_columns
+from credibly.inference.function_posterior import FunctionPosterior
+from credibly.inference.kernel_evidence import Evaluated, KernelEvidence
+from credibly.inference.laplace import Controls
+from credibly.inference.posterior import Scores
+from credibly.model.kernels import Kernel
+from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.linalg import semidefinite_root
+from credibly.numerics.newton import Status
+
+
+class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, BaseEstimator):
+    """Everything that can be asked after `fit`; the subclass learns."""
+
+    inference: str
+    label_noise: Any
+    max_n: int
+    tol: float
+    max_iter: int
+    n_jobs: int | None
+    random_state: Any
+
+    classes_: AnyArray
+    posterior_: FunctionPosterior
+    status_: Status
+    log_likelihood_: float
+    _plan: Plan
+    _codes: Codes
+    _kernels: tuple[Kernel, ...]
+    _theta: Array
+    _warm: Array
+    _lazy: dict[str, Any]
+    _log_evidence: float
+
+    @property
+    def _quietly(self) -> Controls:
+        return Controls(self.tol, self.max_iter)
+
+    @property
+    def _evidence(self) -> KernelEvidence:
+        return self._plan.evidence(self.posterior_.X, self._codes, self._kernels)
+
+    def _later(self, name: str, compute: Callable[[KernelEvidence, Evaluated], Any]) -> Any:
+        """A quantity that costs n³ again and is not always asked for: found at the first request."""
+        check_is_fitted(self)
+        if name not in self._lazy:
+            with blas_threads(len(self._codes), n_threads(self.n_jobs)):
+                evidence = self._evidence
+                at = evidence.at(self._theta, self._warm, self._quietly)
+                self._lazy[name] = compute(evidence, at)
+        return self._lazy[name]
+
+    @property
+    def log_evidence_(self) -> float:
+        """log p(y | X), the latents integrated out; raises for one against the rest."""
+        check_is_fitted(self)
+        if self._plan.one_vs_rest:
+            raise NoEvidenceError(
+                f"log_evidence_ does not exist for inference={self.inference!r} with {self._plan.n_classes} classes: "
+                "each class is inferred against the rest, which is no model of all labels together. "
+                "one_vs_rest_log_evidence_ has the evidence of each part; inference='laplace' is joint."
+            )
+        return self._log_evidence
+
+    @property
+    def occam_factor_(self) -> float:
+        """What averaging over the latents costs: log_evidence_ - log_likelihood_."""
+        return self.log_evidence_ - self.log_likelihood_
+
+    @property
+    def log_evidence_gradient_(self) -> Array:
+        """Derivative of the log evidence by the natural logs of the kernel's hyperparameters, (p,)."""
+        n = sum(len(kernel.theta) for kernel in self._kernels) if hasattr(self, "_kernels") else 0
+        gradient: Array = self._later("gradient", lambda evidence, at: evidence.gradient(at, self._quietly))
+        return gradient[:n].copy()
+
+    @property
+    def loo_log_proba_(self) -> Array:
+        """log p(y_i | all other rows), (n,), hyperparameters as they are."""
+        loo: Array = self._later("loo", lambda _, at: at.result.leave_one_out())
+        return loo.copy()
+
+    @property
+    def effective_parameters_(self) -> float:
+        """tr(Σ W): how many numbers' worth the data determined, between zero and the number of latents."""
+        return float(self._later("effective", lambda _, at: at.result.effective_parameters()))
+
+    @property
+    def label_noise_std_(self) -> float | Array:
+        """Standard deviations of the flip probabilities, 0 where fixed, from the curvature of the evidence."""
+        noise, std = self._plan.noise, np.zeros(2)
+        check_is_fitted(self)
+        if noise is not None and noise.belief is not None:
+            sd = self._deviations()[0][-noise.belief.n_free :]
+            std = np.abs(noise.belief.slope(self._theta[-noise.belief.n_free :])) @ sd
+        return float(std[0]) if np.ndim(self.label_noise) == 0 else std
+
+    def _deviations(self) -> tuple[Array, list[str]]:
+        H = self._later("hessian", lambda evidence, at: evidence.hessian(at, self._quietly))
+        return log_deviations(H, at_bounds(self._kernels))
+
+    def summary(self, level: float = 0.9) -> Summary:
+        """A table of the hyperparameters: value, interval, standard deviation of the logarithm.
+
+        Uncertainty is that of the evidence's curvature in the logarithms (2p further fits, done once).
+
+        Parameters
+        ----------
+        level : float
+            Mass of the interval.
+
+        Returns
+        -------
+        Summary
+            Prints as text, shows as HTML in a notebook, and has `to_frame()`.
+        """
+        check_is_fitted(self)
+        evidence = "none (one against the rest)" if self._plan.one_vs_rest else f"{self.log_evidence_:.4f}"
+        return hyperparameter_table(
+            title=f"{type(self).__name__}: {len(self._codes)} rows, classes {self.classes_.tolist()}, {self.inference}",
+            kernels=self._kernels,
+            deviations=self._deviations(),
+            level=level,
+            notes=[
+                f"k = {', '.join(map(repr, self._kernels))}",
+                f"log evidence: {evidence}; log likelihood: {self.log_likelihood_:.4f}; "
+                f"effective parameters: {self.effective_parameters_:.2f}",
+                *self._noise_notes(),
+                self.status_.value,
+            ],
+        )
+
+    # --- prediction --------------------------------------------------------------------------------------------
+
+    def _rows(self, X: ArrayLike) -> Array:
+        check_is_fitted(self)
+        return np.asarray(read_columns(self, X, sparse=False), dtype=np.float64)
+
+    def predict_latent(self, X: ArrayLike) -> Scores:
+        """Mean and variance of the latent function: (n,), (n,); K functions: (n, K), (n, K, K)."""
+        rows = self._rows(X)
+        with blas_threads(len(self._codes), n_threads(self.n_jobs)):
+            return self.posterior_.scores(rows)
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """log p(class | x), (n, K), averaged over the posterior.
+
+        Two classes: exact to rounding for the Gaussian q, into the tails. Joint softmax, three to five classes:
+        probabilities to about 1e-4 (mostly 1e-6); more: 1e-3.
+        """
+        return self._plan.predictive().log_proba(self.predict_latent(X))
+
+    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
+        """Equal-tailed credible interval of the probability.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        level : float
+            Mass of the interval.
+
+        Returns
+        -------
+        (n, 2) array for P(classes_[1]) of two classes, (n, K, 2) for K.
+        """
+        return self._plan.predictive().interval(self.predict_latent(X), level)
+
+    def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
+        """Draws of the class probabilities, (size, n, K); in each draw all rows share one function."""
+        rows = self._rows(X)
+        limit = max(int(self.max_n), len(self._codes))
+        n_values = len(rows) * self._plan.n_functions
+        if n_values > limit:
+            raise InputError(
+                f"sample_proba draws {n_values} latents together ({len(rows)} rows × {self._plan.n_functions} "
+                f"functions); the limit is max_n={limit}. Draw for fewer rows at a time (rows of different calls are "
+                "then drawn independently of each other)."
+            )
+        rng = generator(self.random_state if random_state is None else random_state)
+        with blas_threads(max(n_values, len(self._codes)), n_threads(self.n_jobs)):
+            mean, cov = self.posterior_.joint(rows)
+            root = semidefinite_root(cov, "the posterior covariance")
+            noise = rng.standard_normal((size, root.shape[1])) @ root.T  # (size, K·n), class by class
+        f = mean.reshape(len(rows), -1) + noise.reshape(size, -1, len(rows)).transpose(0, 2, 1)
+        return self._plan.predictive().proba(f)

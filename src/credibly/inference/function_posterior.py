@@ -1,0 +1,79 @@
+"""The posterior of a function: latents at the training rows, and from them at any other."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from credibly.errors import InputError
+from credibly.inference.latent import LatentGaussian
+from credibly.inference.latent_softmax import ClassGaussian
+from credibly.inference.one_vs_rest import OneVsRestGaussian
+from credibly.inference.posterior import Scores
+from credibly.model.kernels import Kernel
+from credibly.numerics.arrays import Array
+
+CHUNK = 4_000_000  # numbers of k(X, X*) held at a time
+
+
+@dataclass(frozen=True)
+class FunctionPosterior:
+    """The posterior of the latent function (of each class's function, for K classes).
+
+    Attributes
+    ----------
+    mean : (n,) or (n, K) array
+        Of the latents at the training rows; the mode for Laplace.
+    var : (n,) or (n, K) array
+        Their variances.
+    X : (n, d) array
+        Training rows.
+    kernels : tuple of Kernel
+        One for all classes, or one for each.
+    gaussian : LatentGaussian, ClassGaussian or OneVsRestGaussian
+    """
+
+    mean: Array
+    X: Array
+    kernels: tuple[Kernel, ...]
+    gaussian: LatentGaussian | ClassGaussian | OneVsRestGaussian
+
+    def __repr__(self) -> str:
+        return f"FunctionPosterior({self.gaussian!r}, k = {', '.join(map(repr, self.kernels))})"
+
+    @cached_property
+    def var(self) -> Array:
+        """Variances of the latents at the training rows."""
+        K = tuple(kernel(self.X) for kernel in self.kernels)  # not k(X, X): white noise belongs to its own row
+        variance = self._scores(K, tuple(np.diag(k) for k in K)).variance
+        return variance if variance.ndim == 1 else np.einsum("ncc->nc", variance).copy()
+
+    def _scores(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
+        if isinstance(self.gaussian, LatentGaussian):
+            return self.gaussian.scores(cross[0], prior[0])
+        return self.gaussian.scores(cross, prior)
+
+    def scores(self, X: Array) -> Scores:
+        """Mean and variance of the latents at other rows: (m,), (m,); K classes: (m, K), (m, K, K)."""
+        rows = max(1, CHUNK // (len(self.X) * (self.mean.shape[1] if self.mean.ndim > 1 else 1)))
+        parts = [self._some_scores(X[i : i + rows]) for i in range(0, len(X), rows)]
+        found = Scores(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
+        own = found.variance if found.variance.ndim == 1 else np.einsum("mcc->mc", found.variance)
+        if not (own > 0).all() and any(kernel.diag(X).any() for kernel in self.kernels):
+            largest = max(float(kernel.diag(X).max()) for kernel in self.kernels)
+            raise InputError(
+                "The kernel's variance is so large beside what the data leave of it that the posterior variance is "
+                f"lost in rounding (k(x, x) is up to {largest:.1e}). Use a smaller variance."
+            )
+        return found
+
+    def _some_scores(self, X: Array) -> Scores:
+        cross = tuple(kernel(self.X, X) for kernel in self.kernels)
+        return self._scores(cross, tuple(kernel.diag(X) for kernel in self.kernels))
+
+    def joint(self, X: Array) -> Scores:
+        """Mean (m,) or (m, K) and covariance of the latents at other rows together: (m, m), or (K·m, K·m)."""
+        cross, prior = tuple(kernel(self.X, X) for kernel in self.kernels), tuple(kernel(X) for kernel in self.kernels)
+        if isinstance(self.gaussian, LatentGaussian):
+            return self.gaussian.joint(cross[0], prior[0])
+        return self.gaussian.joint(cross, prior)

@@ -1,0 +1,152 @@
+"""Laplace in function space: the Gaussian at the mode of the latents, for any likelihood with one score a row.
+
+Weight space and function space are two functions on purpose; a law ties them (a linear kernel is a linear model).
+Notation as in `latent` and `latent_newton`.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from credibly.errors import NotPositiveDefinite
+from credibly.inference.laplace import Controls
+from credibly.inference.latent import LatentGaussian, Precision
+from credibly.inference.latent_newton import Mode, Point, find_mode
+from credibly.model.likelihoods import Likelihood
+from credibly.model.likelihoods.base import Expansion
+from credibly.model.likelihoods.kinds import concave_relative
+from credibly.numerics.arrays import Array
+from credibly.numerics.newton import Status
+
+
+class Latents(NamedTuple):
+    """The problem in function space: a kernel matrix, labels, and what ties labels to latents."""
+
+    K: Array  # (n, n)
+    y: Array  # (n,)
+    likelihood: Likelihood
+
+    def times(self, u: Array) -> Array:
+        """K u."""
+        return np.asarray(self.K @ u)
+
+    def expand(self, f: Array) -> Expansion:
+        """The likelihood at some latents."""
+        return self.likelihood.expand(self.y, f)
+
+    def factorise(self, here: Point[Expansion]) -> tuple[Precision, bool]:
+        """K⁻¹ + W, with the expected curvature where the observed one gives no Gaussian."""
+        try:
+            return Precision.of(self.K, here.at.curvature), False
+        except NotPositiveDefinite:
+            if (here.at.curvature >= 0).all():  # then it is the kernel
+                raise
+            return Precision.of(self.K, self.likelihood.information(here.f)), True
+
+
+@dataclass(frozen=True)
+class LaplaceLatents:
+    """The Gaussian at the mode of the latents, its evidence, and how the search for the mode ended."""
+
+    problem: Latents
+    mode: Mode[Expansion, Precision]
+
+    @property
+    def posterior(self) -> LatentGaussian:
+        """q(f)."""
+        return LatentGaussian(self.mode.point.a, self.mode.precision)
+
+    @property
+    def mean(self) -> Array:
+        """The mode, (n,)."""
+        return self.mode.point.f
+
+    @property
+    def status(self) -> Status:
+        """How the search for the mode ended."""
+        return self.mode.status
+
+    @property
+    def steps(self) -> int:
+        """Newton steps."""
+        return self.mode.steps
+
+    @property
+    def warm(self) -> Array:
+        """Where a search with a similar kernel may start."""
+        return self.mode.point.a
+
+    @property
+    def log_likelihood(self) -> float:
+        """log p(y | f) at the mode."""
+        return float(self.mode.point.at.log_prob.sum())
+
+    @property
+    def log_evidence(self) -> float:
+        r""":math:`\log p(y \mid \hat f) - \frac12 a^T \hat f - \frac12 \log|I + KW|` (RW06 eq. 3.32)."""
+        return -self.mode.point.value - 0.5 * self.mode.precision.logdet
+
+    def gradient_matrices(self) -> list[Array]:
+        r"""M with ∂ log evidence/∂θ = Σᵢⱼ Mᵢⱼ ∂Kᵢⱼ/∂θ, the mode's own movement included.
+
+        .. math:: M = \tfrac12 (a a^T - R) + u a^T, \quad u = (I + WK)^{-1} s, \quad
+            s_i = \tfrac12 Σ_{ii} \, \partial^3 \log p(y_i \mid f_i) / \partial f_i^3
+
+        References
+        ----------
+        RW06 eq. 5.21–5.24, Alg. 5.1 (with W = -∇∇ log p the sign of 5.23 is plus).
+        """
+        point, precision, K = self.mode.point, self.mode.precision, self.problem.K
+        R = precision.matrix()
+        third = self.problem.likelihood.third(self.problem.y, point.f)
+        s = 0.5 * precision.variances(K, R) * third
+        u = s - R @ (K @ s)
+        R *= -0.5
+        R += np.outer(0.5 * point.a + u, point.at.grad)
+        return [R]
+
+    def leave_one_out(self) -> Array:
+        """log p(y_i | other rows), (n,): the row's own factor, as Laplace sees it, is taken off its marginal.
+
+        References
+        ----------
+        Vehtari, Mononen, Tolvanen, Sivula & Winther 2016, sec. 2.4 (LA-LOO).
+        """
+        at, v = self.mode.point.at, self.mode.precision.variances(self.problem.K)
+        cavity_v = v / (1.0 - v * at.curvature)
+        return self.problem.likelihood.log_average(self.problem.y, self.mean - cavity_v * at.grad, cavity_v)
+
+    def effective_parameters(self) -> float:
+        """tr(Σ W)."""
+        return float(self.mode.point.at.curvature @ self.mode.precision.variances(self.problem.K))
+
+
+def laplace_latents(problem: Latents, start: Array | None = None, controls: Controls = Controls()) -> LaplaceLatents:
+    """Approximate the posterior of the latents by the Gaussian at its mode.
+
+    A likelihood that is not log-concave is tried from the mode of its concave relative and from zero (and from
+    `start`), and the best mode is kept; where its curvature gives no Gaussian the expected one stands in, and the
+    status says so.
+
+    Parameters
+    ----------
+    problem : Latents
+    start : (n,) array, optional
+        a = K⁻¹f to start from; zero by default.
+    controls : Controls
+
+    References
+    ----------
+    RW06 Alg. 3.1, 3.2.
+    """
+    zero = np.zeros(len(problem.y))
+    starts = [zero if start is None else start]
+    if not problem.likelihood.log_concave:
+        relative = concave_relative(problem.likelihood)
+        if isinstance(relative, Likelihood):
+            starts.append(find_mode(problem._replace(likelihood=relative), zero, controls).point.a)
+        if start is not None:
+            starts.append(zero)
+    modes = [find_mode(problem, a, controls) for a in starts]
+    return LaplaceLatents(problem, max(modes, key=lambda mode: (mode.status.good, -mode.point.value)))
