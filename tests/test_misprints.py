@@ -7,6 +7,7 @@ misprints of Gaussian averages (E-13, E-14, E-39) in `numerics/test_averages.py`
 
 import itertools
 
+import mpmath as mp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -20,6 +21,7 @@ from credibly import (
     BayesianGLM,
     BayesianLogisticRegression,
     BayesianProbitRegression,
+    GaussianProcessClassifier,
     GenerativeClassifier,
     LinearDiscriminant,
     NaiveBayes,
@@ -31,9 +33,14 @@ from credibly.class_conditionals import Exponential
 from credibly.class_conditionals import Gamma as GammaColumns
 from credibly.data.source import Block, MemoryRows
 from credibly.errors import InputError, NoEvidenceError
+from credibly.inference.ep import expectation_propagation
 from credibly.inference.laplace import laplace
+from credibly.inference.latent import Precision
+from credibly.inference.latent_laplace import Latents
+from credibly.inference.latent_newton import Point
 from credibly.inference.objective import Objective, information, row_slopes
 from credibly.inference.posterior import Gaussian
+from credibly.kernels import RBF, Constant, Linear, White
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
 from credibly.model.likelihoods.families import Gamma
 from credibly.model.likelihoods.label_noise import LabelNoise
@@ -596,6 +603,121 @@ def test_e38_the_evidence_counts_weights_and_not_rows(fitted):
     log_det = np.linalg.slogdet(model.posterior_.cov)[1] / 2
     assert_allclose(model.log_evidence_, log_joint + M / 2 * LOG_2PI + log_det, rtol=1e-10)
     assert model.log_evidence_ < 0 < log_joint + N / 2 * LOG_2PI + log_det  # a probability of labels above one
+
+
+# --- Gaussian processes (E-40 … E-46) -----------------------------------------------------------------------
+
+
+def close_rows(n: int = 12) -> tuple[np.ndarray, np.ndarray]:
+    x = np.linspace(0, 1, n)[:, None]
+    return x, (np.sin(5 * x[:, 0]) > 0).astype(float)
+
+
+def inverse_of(A: np.ndarray) -> np.ndarray:
+    return np.linalg.solve(A, np.eye(len(A)))
+
+
+def test_e40_the_prior_of_weights_has_the_inverse_of_their_covariance():
+    """-½ wᵀΣ⁻¹w: for Σ = 4 and w = 1 that is -.125, and not -½ wᵀΣw = -2. A linear kernel has it from the rows."""
+    x, w, variance = np.array([[1.0]]), 1.0, 4.0
+    K = (Constant(variance) * Linear())(x)
+    problem = Latents(K, np.ones(1), BernoulliLogit())
+    f = K @ np.array([w / variance])  # the latent of a weight of one
+    penalty = Point(np.array([w / variance]), f, problem.expand(f)).value + log_expit(w)
+    assert_allclose(penalty, 0.125, rtol=1e-14)
+    assert differ(penalty, 0.5 * w * variance * w, 1)
+    weights = Gaussian(np.zeros(1), PSD.diagonal(np.array([1 / variance])))
+    assert_allclose(weights.logpdf(np.ones(1)) - weights.logpdf(np.zeros(1)), -0.125, rtol=1e-14)
+
+
+def test_e41_the_covariance_of_laplace_is_the_inverse_of_the_hessian():
+    x, y = close_rows()
+    kernel = Constant(2.0) * RBF(0.3) + White(1e-4)
+    model = GaussianProcessClassifier(kernel, optimize=False).fit(x, y)
+    K, f = kernel(x), model.posterior_.mean
+    minus_hessian = inverse_of(K) + np.diag(expit(f) * expit(-f))
+    assert_allclose(model.posterior_.var, np.diag(inverse_of(minus_hessian)), rtol=1e-8)
+    assert differ(model.posterior_.var, np.diag(minus_hessian), 1000)
+
+
+def test_e42_minus_log_of_one_plus_the_exponential_is_the_logarithm_of_the_probability():
+    f = np.array([-3.0, 0.0, 2.0])
+    for y in (0.0, 1.0):
+        printed = -np.log1p(np.exp(-(2 * y - 1) * f))
+        assert_allclose(BernoulliLogit().log_prob(y, f), printed, rtol=1e-14)
+        assert (printed < 0).all()  # no probability
+    assert_allclose(sum(np.exp(BernoulliLogit().log_prob(y, f)) for y in (0.0, 1.0)), 1.0, rtol=1e-15)
+
+
+def test_e43_the_cavity_is_normalised_and_so_is_the_evidence():
+    """The integral of prior and other sites is a number times the cavity; masses and log Z are with the latter."""
+    x, y = close_rows(5)
+    K = (Constant(2.0) * RBF(0.3) + White(0.01))(x)
+    result = expectation_propagation(Latents(K, y, BernoulliProbit()))
+    (tau, nu), cavity, rest = result.sites, result.cavities(), np.arange(5) != 0
+    # ∫ N(f | 0, K) Π_{j≠0} exp(-½τf² + νf) df, all of it
+    A = inverse_of(K) + np.diag(np.where(rest, tau, 0.0))
+    b = np.where(rest, nu, 0.0)
+    printed_mass = np.exp(0.5 * b @ np.linalg.solve(A, b) - 0.5 * np.linalg.slogdet(K @ A)[1])
+    assert_allclose([cavity.mean[0], 1 / cavity.tau[0]], [inverse_of(A)[0] @ b, inverse_of(A)[0, 0]], rtol=1e-8)
+    assert differ(printed_mass, 1.0, 0.1)
+    masses = [BernoulliProbit().tilted(np.array(c), cavity.mean, 1 / cavity.tau).log_mass for c in (0.0, 1.0)]
+    assert_allclose(np.exp(masses).sum(axis=0), 1.0, rtol=1e-12)  # one of both labels; with the printed one not
+    # Z_EP = ∫ N(f | 0, K) Π Z̃_i t_i df, the constants of the sites included; without them it is another number
+    log_constants = result.tilted().log_mass - [
+        np.log(quad(lambda f, m=m, v=v, t=t, n=n: norm.pdf(f, m, v**0.5) * np.exp(-0.5 * t * f**2 + n * f), -30, 30)[0])
+        for m, v, t, n in zip(cavity.mean, 1 / cavity.tau, tau, nu, strict=True)
+    ]
+    A = inverse_of(K) + np.diag(tau)
+    log_integral = 0.5 * nu @ np.linalg.solve(A, nu) - 0.5 * np.linalg.slogdet(K @ A)[1]
+    assert_allclose(result.log_evidence, log_integral + log_constants.sum(), rtol=1e-8)
+    assert differ(result.log_evidence, log_integral, 0.1)
+
+
+def test_e44_the_sign_of_the_label_multiplies_the_score_and_not_its_code():
+    """With y = 0 in σ(yf) a label of class zero would be σ(0) = ½ whatever f, and teach nothing."""
+    x, y = close_rows()
+    kernel = Constant(2.0) * RBF(0.3)
+    codes, signs = (GaussianProcessClassifier(kernel, optimize=False).fit(x, it) for it in (y, 2 * y - 1))
+    assert_allclose(codes.log_evidence_, signs.log_evidence_, rtol=1e-14)
+    assert_allclose(codes.predict_proba(x), signs.predict_proba(x), rtol=1e-12)
+    f = codes.posterior_.mean
+    assert_allclose(codes.log_likelihood_, log_expit((2 * y - 1) * f).sum(), rtol=1e-12)
+    assert differ(codes.log_likelihood_, log_expit(y * f).sum(), 1)
+    assert (f[y == 0] < 0).any()  # as it could never be if those rows taught nothing
+
+
+def test_e45_the_two_terms_of_the_latent_variance_add_because_they_are_uncorrelated():
+    """Var f* = Var E[f* | f] + E Var[f* | f] holds for any f; the two parts of f* need not be independent for it."""
+    f = np.array([-1.0, -1.0, 0.0, 0.0, 2.0, 2.0])  # six outcomes, all alike
+    rest = f * np.array([1.0, -1.0] * 3)  # of mean zero and variance f² given f
+    assert_allclose(np.mean(f * rest), 0.0)
+    assert_allclose(np.var(f + rest), np.var(f) + np.mean(f**2), rtol=1e-15)
+    assert differ(np.mean(f**2 * rest**2), np.mean(f**2) * np.mean(rest**2), 1)  # not independent
+    x, y = close_rows()
+    kernel, z = Constant(2.0) * RBF(0.3) + White(0.01), np.array([[0.05], [1.4]])
+    model = GaussianProcessClassifier(kernel, optimize=False).fit(x, y)
+    K, cross, means = kernel(x), kernel(x, z), model.posterior_.mean
+    weights = np.linalg.solve(K, cross)
+    posterior = inverse_of(inverse_of(K) + np.diag(expit(means) * expit(-means)))
+    of_mean, rest_variance = weights.T @ posterior @ weights, kernel.diag(z) - np.diag(cross.T @ weights)
+    assert_allclose(model.predict_latent(z).variance, np.diag(of_mean) + rest_variance, rtol=1e-8)
+
+
+def test_e46_the_kernel_matrix_is_never_inverted():
+    """Twelve close rows: K has a condition number of 1e15, B = I + √W K √W one of a few, and only B is factorised."""
+    x, _ = close_rows()
+    K, W = (Constant(2.0) * RBF(0.3))(x), np.full(12, 0.2)
+    B = np.eye(12) + np.sqrt(W)[:, None] * K * np.sqrt(W)
+    assert np.linalg.cond(K) > 4e8 and np.linalg.cond(B) < 10
+    with mp.workdps(60):
+        exact_K = mp.matrix(K.tolist())
+        exact = exact_K - exact_K * mp.inverse(exact_K + 5 * mp.eye(12)) * exact_K
+        variances = np.array([float(exact[i, i]) for i in range(12)])
+    ours = Precision.of(K, W).variances(K)
+    printed = np.diag(inverse_of(inverse_of(K) + np.diag(W)))
+    assert_allclose(ours, variances, rtol=1e-13)
+    assert differ(printed / variances, 1.0, 1e-10)
 
 
 # --- claims of the notes ------------------------------------------------------------------------------------

@@ -9,7 +9,18 @@ import pytest
 
 from helpers import REPOSITORY
 
-PUBLIC = ["averages", "basis", "class_conditionals", "diagnostics", "errors", "kernels", "plots", "priors"]
+PUBLIC = [
+    "averages",
+    "basis",
+    "class_conditionals",
+    "diagnostics",
+    "errors",
+    "families",
+    "kernels",
+    "links",
+    "plots",
+    "priors",
+]
 MODULES = ["credibly", *(f"credibly.{name}" for name in PUBLIC if find_spec(f"credibly.{name}"))]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from credibly import (
     BayesianLogisticRegression,
     BayesianProbitRegression,
+    GaussianProcessClassifier,
     LinearDiscriminant,
     NaiveBayes,
     NoisyThresholdClassifier,
@@ -105,6 +106,23 @@ def decisions(model: Any, split: Split) -> None:
     print("  " + ", ".join(f"{count} × {label}" for label, count in zip(found, counts, strict=True)))
 
 
+def line_or_curve(line: Any, split: Split) -> None:
+    """A Gaussian process beside the line: its hyperparameters, its evidence, and how it predicts."""
+    curve = fit(GaussianProcessClassifier(), split)
+    print(curve.summary())
+    print("The same process, approximated by expectation propagation, whose probabilities are mostly nearer to exact:")
+    nearer = fit(GaussianProcessClassifier(curve.kernel_, inference="ep", optimize=False), split)
+    names = {"line": line, "Gaussian process, Laplace": curve, "Gaussian process, EP": nearer}
+    for name, model in sorted(names.items(), key=lambda item: -item[1].log_evidence_):
+        print(f"  {name:26s} log evidence {model.log_evidence_:8.2f}   held out: log score {score(model, split):.3f}")
+
+
+def score(model: Any, split: Split) -> float:
+    """The mean log probability of held-out labels."""
+    proba = model.predict_proba(named(split.X_held, split.columns))
+    return float(log_score(np.searchsorted(model.classes_, split.y_held), proba))
+
+
 def wrong_labels(split: Split) -> None:
     """Flip some labels, and ask a model that doubts them how many, and which."""
     flipped = np.random.default_rng(0).random(len(split.y)) < 0.1
@@ -170,7 +188,7 @@ def forgetting(split: Split) -> None:
 
 
 def main() -> None:
-    """Two data sets, from fit to decision, and what models of the columns can do besides."""
+    """Two data sets, from fit to decision; lines and curves; and what models of the columns can do besides."""
     cancer = load("breast cancer", 10)
     headline(f"Two classes: {cancer.name}, {len(cancer.y)} rows, {len(cancer.columns)} columns")
     model = fit(BayesianLogisticRegression(), cancer)
@@ -190,6 +208,9 @@ def main() -> None:
     }
     for name, candidate in sorted(choices.items(), key=lambda item: -item[1].log_evidence_):
         print(f"  {name:30s} log evidence {candidate.log_evidence_:8.2f}   BIC {candidate.bic_:7.1f}")
+
+    headline("A line, or a curve? A Gaussian process says, by the same number")
+    line_or_curve(model, cancer)
 
     headline("Are some labels wrong? One in ten of the training labels is flipped now")
     wrong_labels(cancer)

@@ -64,8 +64,8 @@ class GaussianProcessClassifier(GaussianProcessResults):
     label_noise : 0.0 (default), float, pair, "estimate" or Beta
         As for `BayesianLogisticRegression`; two classes. Predictions are of the true class.
     optimize : bool
-        Whether hyperparameters are learnt; False keeps those of the kernel given. (Those of ADF are learnt by the
-        evidence of Laplace, or of EP for more than two classes.)
+        Whether hyperparameters are learnt; False keeps those of the kernel given. (For ADF by the evidence of Laplace,
+        for likelihoods that are not log-concave, label noise among them, always by that of EP.)
     n_restarts : int
         Further searches from points drawn inside the bounds (uniformly in the logarithms); the best is kept.
     inducing : None
@@ -234,8 +234,9 @@ class GaussianProcessClassifier(GaussianProcessResults):
     def _keep(self, found: Evaluated, status: Status, evidence: KernelEvidence) -> None:
         """Turn what was found into fitted attributes, and a bad status into one warning."""
         at = found
-        if self.inference == "adf":  # hyperparameters were found by another evidence
+        if self._plan.searched_by != self.inference:
             at = evidence.at(found.theta, None, self._controls)
+            status = status if at.result.status.good else at.result.status
         result = at.result
         self._theta, self._warm, self._lazy = at.theta, result.warm, dict[str, Any]()
         self._kernels = at.kernels

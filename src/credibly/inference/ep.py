@@ -29,9 +29,11 @@ from credibly.numerics.fixed_point import Anderson
 from credibly.numerics.newton import Status
 
 GOAL = 1e-18  # squared change of a marginal, in its own standard deviations; finer is rounding of K
-SHORTER, LONGER = 0.7, 1.1  # what the damping is multiplied by after a sweep that overshot, and after one that did not
+SHORTER, LONGER = 0.7, 1.1  # what a step is multiplied by after a sweep that overshot, and after calm ones
+SMALLEST_STEP = 0.1
+CALM = 3  # sweeps that came nearer, one after the other
 NEAR = 0.1  # squared change from which on past sweeps tell where the fixed point is
-SMALLEST_STEP = 0.05  # of the damping; below that sweeps go row by row instead
+PATIENCE = 20  # sweeps without a new best state, after which one goes row by row
 BLOCKS = 8  # parts of a sequential sweep: the joint marginal of a part is renewed before its rows are visited
 
 
@@ -145,8 +147,8 @@ def expectation_propagation(
 ) -> SiteLatents:
     """Replace every likelihood factor by a Gaussian that has the right moments in the context of all others.
 
-    All sites are updated at once (a sweep is one Cholesky and one triangular solve), damped more when they overshoot;
-    rows are visited one by one when that does not settle. Sites whose cavity is no Gaussian keep their value in that
+    All sites are updated at once (a sweep is one Cholesky and one triangular inverse), damped more when they overshoot;
+    a sweep visits rows one by one when that does not settle. Sites whose cavity is no Gaussian keep their value in that
     sweep. The status tells when sweeps ended before the goal; the result is then the best state seen.
 
     Parameters
@@ -162,24 +164,50 @@ def expectation_propagation(
     ----------
     RW06 Alg. 3.5; Minka 2001; Cseke & Heskes 2011 on parallel updates.
     """
-    state = _first_state(problem, start)
-    best, last, step, mixing = (np.inf, state), np.inf, 1.0, Anderson()
+    state, pace = _first_state(problem, start), Pace()
+    best, since = (np.inf, state), 0
     for sweep in range(1, controls.max_steps + 1):
         goal, improper = _targets(state)
         change = _change(state, goal)
         controls.report(sweep - 1, change, change)
         if change < best[0] and not improper:
-            best = (change, state)
+            best, since = (change, state), 0
         if change <= max(controls.tol, GOAL) and not improper:
             return replace(state, status=Status.CONVERGED, steps=sweep)
-        if change > last:
-            mixing.forget()
-        step, last = step * SHORTER if change > last else min(1.0, step * LONGER), change
-        if step > SMALLEST_STEP:
-            state = _all_at_once(state, goal, step, mixing if change < NEAR else None)
-        else:
+        since += 1
+        pace.heed(change)
+        if since % PATIENCE == 0:
             state = sequential_sweep(state).state
+        else:
+            state = _all_at_once(state, goal, pace)
     return replace(best[1], status=Status.SWEEP_LIMIT, steps=controls.max_steps)
+
+
+class Pace:
+    """How far sites go towards their goals: shorter after a sweep that overshot, longer after some that did not.
+
+    Past sweeps are mixed in only where the last ones came nearer one after the other.
+    """
+
+    def __init__(self) -> None:
+        self.step, self.mixing = 1.0, Anderson()
+        self._last, self._calm, self._near = np.inf, CALM, False
+
+    def heed(self, change: float) -> None:
+        """Take note of the change that the sites ask for after a sweep."""
+        if change > self._last:
+            self.step, self._calm = max(self.step * SHORTER, SMALLEST_STEP), 0
+            self.mixing.forget()
+        else:
+            self._calm += 1
+            if self._calm >= CALM:
+                self.step = min(1.0, self.step * LONGER)
+        self._last, self._near = change, change < NEAR
+
+    @property
+    def mixes(self) -> bool:
+        """Whether past sweeps tell where the fixed point is."""
+        return self._near and self._calm >= CALM
 
 
 def assumed_density_filtering(
@@ -277,16 +305,17 @@ def _change(state: SiteLatents, goal: Sites) -> float:
     return float(np.maximum(by_tau**2, by_mean**2).max())
 
 
-def _all_at_once(state: SiteLatents, goal: Sites, step: float, mixing: Anderson | None) -> SiteLatents:
+def _all_at_once(state: SiteLatents, goal: Sites, pace: Pace) -> SiteLatents:
     """All sites moved towards their goals; less far where together they would give no Gaussian."""
-    if mixing is not None:
+    step = pace.step
+    if pace.mixes:
         x, scale = np.concatenate(state.sites), np.concatenate([state.variance, np.sqrt(state.variance)])
-        sites = Sites(*np.split(mixing.next_point(x, np.concatenate(goal) - x, scale, step), 2))
+        sites = Sites(*np.split(pace.mixing.next_point(x, np.concatenate(goal) - x, scale, step), 2))
         if ((sites.tau >= 0) | (goal.tau < 0)).all():
             try:
                 return SiteLatents.of(state.problem, sites)
             except NotPositiveDefinite:
-                mixing.forget()
+                pace.mixing.forget()
     while True:
         try:
             return SiteLatents.of(state.problem, state.sites.towards(goal, step))

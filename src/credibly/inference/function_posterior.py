@@ -13,6 +13,7 @@ from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 
+LOST = 1e-13  # posterior variance, relative to the prior one, that is nothing but rounding
 CHUNK = 4_000_000  # numbers of k(X, X*) held at a time
 
 
@@ -57,19 +58,20 @@ class FunctionPosterior:
         """Mean and variance of the latents at other rows: (m,), (m,); K classes: (m, K), (m, K, K)."""
         rows = max(1, CHUNK // (len(self.X) * (self.mean.shape[1] if self.mean.ndim > 1 else 1)))
         parts = [self._some_scores(X[i : i + rows]) for i in range(0, len(X), rows)]
-        found = Scores(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
-        own = found.variance if found.variance.ndim == 1 else np.einsum("mcc->mc", found.variance)
-        if not (own > 0).all() and any(kernel.diag(X).any() for kernel in self.kernels):
-            largest = max(float(kernel.diag(X).max()) for kernel in self.kernels)
-            raise InputError(
-                "The kernel's variance is so large beside what the data leave of it that the posterior variance is "
-                f"lost in rounding (k(x, x) is up to {largest:.1e}). Use a smaller variance."
-            )
-        return found
+        return Scores(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def _some_scores(self, X: Array) -> Scores:
         cross = tuple(kernel(self.X, X) for kernel in self.kernels)
-        return self._scores(cross, tuple(kernel.diag(X) for kernel in self.kernels))
+        prior = tuple(kernel.diag(X) for kernel in self.kernels)
+        found = self._scores(cross, prior)
+        own = found.variance if found.variance.ndim == 1 else np.einsum("mcc->cm", found.variance)
+        if ((own <= LOST * np.array(prior)) & (np.array(prior) > 0)).any():
+            raise InputError(
+                "The kernel's variance is so large beside what the data leave of it that the posterior variance is "
+                f"lost in rounding (k(x, x) is up to {np.max(prior):.1e}). Use a smaller variance, or centre the "
+                "columns of a linear or polynomial kernel."
+            )
+        return found
 
     def joint(self, X: Array) -> Scores:
         """Mean (m,) or (m, K) and covariance of the latents at other rows together: (m, m), or (K·m, K·m)."""

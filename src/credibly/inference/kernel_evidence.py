@@ -24,10 +24,10 @@ from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status, silent
 
-SEARCH_TOL = 1e-12  # squared distance to the mode while hyperparameters move: slopes are then good to 1e-6
 FLAT = 1e-2  # slope, in nats per e-fold of a hyperparameter, that counts as none
 AT_BOUND = 1e-9
 MOST_STEPS = 200
+SEARCH_STEPS = 50  # of Newton, or sweeps of EP, at hyperparameters that are only passed by
 PAIRS = 20
 STEP = 1e-4  # of a logit or a log, for central differences: error 1e-8 of the third derivative
 HESSIAN_STEP = 1e-3  # of a log hyperparameter, for differences of gradients that are good to 1e-9
@@ -101,6 +101,8 @@ class KernelEvidence:
         Where label noise is estimated too.
     differences : bool
         Whether the gradient is found by differences of the evidence (a single pass of ADF has no other).
+    search_tol : float
+        Tolerance of the latents while hyperparameters move.
     """
 
     X: Array
@@ -108,6 +110,7 @@ class KernelEvidence:
     infer: Infer
     belief: FlipBelief | None = None
     differences: bool = False
+    search_tol: float = 0.0
 
     @property
     def start(self) -> Array:
@@ -220,7 +223,7 @@ def maximise(
     controls : Controls
     progress : function of (evaluation, log evidence, largest slope)
     """
-    search = controls._replace(tol=max(controls.tol, SEARCH_TOL), report=silent)
+    search = Controls(max(controls.tol, evidence.search_tol), min(controls.max_steps, SEARCH_STEPS), silent)
     climbs = [_climb(evidence, bounds, start, search, progress) for start in starts]
     best = max(climbs, key=lambda climb: climb.height)
     at = evidence.at(best.theta, best.warm, controls)
@@ -238,20 +241,23 @@ class Climb(NamedTuple):
 
 def _climb(evidence: KernelEvidence, bounds: Array, start: Array, controls: Controls, progress: Progress) -> Climb:
     best: Climb | None = None
-    count = 0
+    count, unit = 0, 1.0
 
     def objective(theta: Array) -> tuple[float, Array]:
-        nonlocal best, count
+        nonlocal best, count, unit
         at = evidence.at(theta, None if best is None else best.warm, controls)
         height = at.result.log_evidence + evidence.log_prior(theta)
         slope = evidence.gradient(at, controls) + evidence.log_prior_gradient(theta)
         if best is None or height > best.height:
             best = Climb(theta.copy(), height, slope, at.result.warm)
-        progress(count, height, float(np.abs(slope).max(initial=0.0)))
+        steepest = float(np.abs(slope).max(initial=0.0))
+        progress(count, height, steepest)
+        if count == 0:  # with bounds L-BFGS first steps as far as the gradient is long: an e-fold is far enough
+            unit = max(1.0, steepest)
         count += 1
-        return -height, -slope
+        return -height / unit, -slope / unit
 
-    options: Any = {"maxiter": MOST_STEPS, "maxcor": PAIRS, "ftol": 1e-11, "gtol": 1e-4}
+    options: Any = {"maxiter": MOST_STEPS, "maxcor": PAIRS, "ftol": 1e-10, "gtol": 1e-5}
     minimize(
         objective, start, jac=True, method="L-BFGS-B", bounds=[(lo, hi) for lo, hi in bounds.tolist()], options=options
     )

@@ -39,6 +39,7 @@ class Precision(NamedTuple):
     RW06 sec. 3.4.3; the order of positive and negative terms after Jylänki, Vanhatalo & Vehtari 2011, sec. 3.4.
     """
 
+    W: Array  # (n,)
     root: Array  # √W₊, (n,)
     B: PSD
     lift: Array | None  # T, one row for each negative W
@@ -51,7 +52,7 @@ class Precision(NamedTuple):
         root = np.sqrt(np.where(negative, 0.0, W))
         B = PSD.identity_plus(K, root)
         if not negative.any():
-            return cls(root, B, None, B.logdet)
+            return cls(W, root, B, None, B.logdet)
         rows, scale = np.flatnonzero(negative), np.sqrt(-W[negative])
         K_N = K[:, rows] * scale
         half = B.half_solve(root[:, None] * K_N)
@@ -59,7 +60,7 @@ class Precision(NamedTuple):
         C = PSD.of(left, "K⁻¹ + W")
         H = -root[:, None] * B.solve(root[:, None] * K_N)
         H[rows, np.arange(len(rows))] += scale
-        return cls(root, B, C.half_solve(np.asfortranarray(H.T)), B.logdet + C.logdet)
+        return cls(W, root, B, C.half_solve(np.asfortranarray(H.T)), B.logdet + C.logdet)
 
     def weigh(self, u: Array) -> Array:
         """R u."""
@@ -96,15 +97,20 @@ class Precision(NamedTuple):
         return R
 
     def variances(self, K: Array, R: Array | None = None) -> Array:
-        """diag(Σ); with R at hand from W - diag(R) = W² diag(Σ), where that subtraction leaves eleven digits."""
+        """diag(Σ), from W diag(Σ) = 1 - diag(B⁻¹) where that leaves eleven digits, else by a solution for the row.
+
+        With R at hand diag(B⁻¹) is found there.
+        """
         prior = np.diag(K).copy()
-        if R is None or self.lift is not None:
+        if not self.W.any():
+            return prior
+        if self.lift is not None:
             return np.asarray(prior - self.explained(K))
-        W = self.root**2
-        shrunk = 1.0 - np.diag(R) / np.where(W > 0, W, 1.0)  # W diag(Σ)
-        weak = (shrunk < DIRECT) | (W == 0)
-        out = shrunk / np.where(weak, 1.0, W)
-        out[weak] = prior[weak] - self.explained(K[:, weak])
+        kept = self.B.inverse_diagonal() if R is None else np.diag(R) / np.where(self.W > 0, self.W, 1.0)
+        weak = (1.0 - kept < DIRECT) | (self.W == 0)
+        out = (1.0 - kept) / np.where(weak, 1.0, self.W)
+        if weak.any():
+            out[weak] = prior[weak] - self.explained(K[:, weak])
         return np.asarray(out)
 
 

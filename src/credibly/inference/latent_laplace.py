@@ -109,25 +109,33 @@ class LaplaceLatents:
     def leave_one_out(self) -> Array:
         """log p(y_i | other rows), (n,): the row's own factor, as Laplace sees it, is taken off its marginal.
 
+        NaN for a row without which the others give no Gaussian (where the likelihood is not log-concave).
+
         References
         ----------
         Vehtari, Mononen, Tolvanen, Sivula & Winther 2016, sec. 2.4 (LA-LOO).
         """
-        at, v = self.mode.point.at, self.mode.precision.variances(self.problem.K)
-        cavity_v = v / (1.0 - v * at.curvature)
-        return self.problem.likelihood.log_average(self.problem.y, self.mean - cavity_v * at.grad, cavity_v)
+        precision, y = self.mode.precision, self.problem.y
+        v = precision.variances(self.problem.K)
+        left = 1.0 - v * precision.W
+        proper = left > 0
+        cavity_v = v[proper] / left[proper]
+        cavity_m = self.mean[proper] - cavity_v * self.mode.point.at.grad[proper]
+        out = np.full(len(y), np.nan)
+        out[proper] = self.problem.likelihood.log_average(y[proper], cavity_m, cavity_v)
+        return out
 
     def effective_parameters(self) -> float:
         """tr(Σ W)."""
-        return float(self.mode.point.at.curvature @ self.mode.precision.variances(self.problem.K))
+        return float(self.mode.precision.W @ self.mode.precision.variances(self.problem.K))
 
 
 def laplace_latents(problem: Latents, start: Array | None = None, controls: Controls = Controls()) -> LaplaceLatents:
     """Approximate the posterior of the latents by the Gaussian at its mode.
 
     A likelihood that is not log-concave is tried from the mode of its concave relative and from zero (and from
-    `start`), and the best mode is kept; where its curvature gives no Gaussian the expected one stands in, and the
-    status says so.
+    `start`), and the mode with the largest evidence is kept; where its curvature gives no Gaussian the expected one
+    stands in, and the status says so.
 
     Parameters
     ----------
@@ -148,5 +156,5 @@ def laplace_latents(problem: Latents, start: Array | None = None, controls: Cont
             starts.append(find_mode(problem._replace(likelihood=relative), zero, controls).point.a)
         if start is not None:
             starts.append(zero)
-    modes = [find_mode(problem, a, controls) for a in starts]
-    return LaplaceLatents(problem, max(modes, key=lambda mode: (mode.status.good, -mode.point.value)))
+    found = [LaplaceLatents(problem, find_mode(problem, a, controls)) for a in starts]
+    return max(found, key=lambda it: (it.status.good, it.log_evidence))

@@ -19,7 +19,7 @@ from credibly.inference.laplace import Controls
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import ARMIJO, HALVINGS, LOW_STEPS, Status, rounding
 
-CHORD = 1.0  # squared decrement below which a step is tried with the factor of the last one: n² instead of n³
+CHORD = 3.0  # squared decrement below which a step is tried with the factor of the last one: n² instead of n³
 CHORD_GAIN = 0.3  # what such a step must take off the squared decrement, or the factor is renewed
 
 
@@ -113,7 +113,7 @@ def find_mode(problem: LatentProblem[At, Factored_co], start: Array, controls: C
             fresh, replaced = True, replaced or stand_in
             continue
         shown = rounding(here.value)
-        low = low + 1 if decrement <= shown else 0
+        low = low + 1 if fresh and decrement <= shown else 0  # with an old factor δ² falls by a factor only
         if decrement <= controls.tol or low > LOW_STEPS or (decrement <= shown and decrement >= last / 4):
             status = Status.CURVATURE_REPLACED if replaced else Status.CONVERGED
             break

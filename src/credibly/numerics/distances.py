@@ -19,7 +19,7 @@ MANY_COLUMNS = 20  # from here on one matrix product and its checks are faster t
 CANCELLED = 1e-2  # a squared distance that is smaller than this part of |x|² + |z|² has lost two digits
 CLOSE = 1e-4  # of the largest |z|²: below, a weight times a squared difference is computed pair by pair
 CROWDED = 1 / 16  # where so many pairs of a block have cancelled, all pairs are summed as they stand
-BLOCK = 2**17  # entries of a temporary: one megabyte, which stays in the cache
+BLOCK = 2**18  # entries of a temporary: two megabytes stay in the cache, and products are few enough to be fast
 
 
 def squared_distances(X: Array, Z: Array | None = None) -> Array:
@@ -47,6 +47,8 @@ def squared_distances(X: Array, Z: Array | None = None) -> Array:
     array([[ 0., 25.],
            [25.,  0.]])
     """
+    if 0 in (len(X), len(X if Z is None else Z)):
+        return np.zeros((len(X), len(X if Z is None else Z)))
     return _by_sums(X, Z) if X.shape[1] < MANY_COLUMNS else _by_product(X, Z)
 
 

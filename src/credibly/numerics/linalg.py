@@ -48,7 +48,7 @@ class PSD:
     def of(cls, matrix: Array, what: str) -> Self:
         """Factorise a matrix of which only the lower triangle is read; `what` names it in the error."""
         factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
-        if info != 0:
+        if info != 0 or not np.isfinite(np.diag(factor)).all():  # NaN passes LAPACK unnoticed
             raise NotPositiveDefinite(f"{what} is not positive definite ({_smallest_eigenvalue(matrix)}).")
         return cls(factor)
 
@@ -62,7 +62,7 @@ class PSD:
         scaled *= s[:, None]
         scaled.flat[:: len(K) + 1] += 1.0
         factor, info = lapack.dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)  # Fortran order: no copy
-        if info != 0:
+        if info != 0 or not np.isfinite(np.diag(factor)).all():
             raise NotPositiveDefinite(f"the kernel matrix is not positive semi-definite ({_smallest_eigenvalue(K)}).")
         return cls(factor)
 
@@ -82,6 +82,11 @@ class PSD:
     def half_solve_transposed(self, b: Array) -> Array:
         """L⁻ᵀ b: white noise b becomes noise of covariance A⁻¹."""
         return np.asarray(lapack.dtrtrs(self.factor, b, lower=1, trans=1)[0]).reshape(b.shape)
+
+    def inverse_diagonal(self) -> Array:
+        """diag(A⁻¹), (d,), at a third of what a solution for every column costs."""
+        root = lapack.dtrtri(self.factor, lower=1)[0]
+        return np.asarray(np.einsum("ij,ij->j", root, root))
 
     def scaled_inverse(self, s: Array) -> Array:
         """diag(s) A⁻¹ diag(s), where all its elements are wanted (evidence gradients); A must be well conditioned."""
@@ -123,9 +128,8 @@ def semidefinite_root(A: Array, what: str) -> Array:
     L, pivots, rank, _ = lapack.dpstrf(A, lower=1)
     S = np.zeros((len(A), rank))
     S[pivots - 1] = np.tril(L)[:, :rank]
-    scale = np.abs(A).max(initial=0.0)
-    left = np.diag(A) - (S**2).sum(axis=1)
-    if left.min(initial=0.0) < -np.sqrt(np.finfo(float).eps) * scale:
+    left = np.abs(A - S @ S.T).max(initial=0.0)
+    if not left <= np.sqrt(np.finfo(float).eps) * np.abs(A).max(initial=0.0):
         raise NotPositiveDefinite(f"{what} is not positive semi-definite ({_smallest_eigenvalue(A)}).")
     return S
 

@@ -72,7 +72,7 @@ class Stationary(Kernel):
         U, M = in_length_scales(self, X, None).X, square_matrix(M, len(X))
         K = self(X) if K is None else K
         total = np.zeros(len(self.theta))
-        if total.size:
+        if total.size and len(U):
             cancels = self.kinked or bool(np.ptp(U, axis=0).max() > WIDEST)
             for block in row_blocks(*K.shape):  # so that nothing of the size of K is allocated
                 total += block_sums(self, M[block] * K[block], block, U, cancels)

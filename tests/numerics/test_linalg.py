@@ -1,0 +1,149 @@
+"""Positive definite matrices by their factors, against dense NumPy; what a Gaussian process asks of them."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from credibly.errors import NotPositiveDefinite
+from credibly.numerics.linalg import PSD, semidefinite_root
+
+EPS = np.finfo(float).eps
+
+
+def definite(d: int, seed: int = 0) -> np.ndarray:
+    root = np.random.default_rng(seed).normal(size=(d, d))
+    return root @ root.T + 0.1 * np.eye(d)
+
+
+def inverse_of(A: np.ndarray) -> np.ndarray:
+    return np.linalg.solve(A, np.eye(len(A)))
+
+
+# --- identity_plus and scaled_inverse -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_identity_plus_is_the_factor_of_one_plus_sks(n):
+    K, s = definite(n), np.linspace(0.0, 2.0, n)
+    before = K.copy(), s.copy()
+    B = PSD.identity_plus(K, s)
+    dense = np.eye(n) + s[:, None] * K * s
+    assert_allclose(B.matrix, dense, rtol=1e-13, atol=1e-14)
+    assert_array_equal(B.factor, np.tril(B.factor))
+    assert_allclose(B.logdet, np.linalg.slogdet(dense)[1], rtol=1e-12, atol=1e-14)
+    assert_array_equal(K, before[0])
+    assert_array_equal(s, before[1])
+
+
+def test_identity_plus_takes_a_kernel_matrix_of_rank_one():
+    """|I + s²11ᵀ| = 1 + n s², exactly."""
+    n, s = 50, 1e4
+    B = PSD.identity_plus(np.ones((n, n)), np.full(n, s))
+    # n pivots of about one are what is left of 1 + s² when s² is taken off: each is rounded to EPS of s²
+    assert_allclose(B.logdet, np.log1p(n * s**2), atol=n * EPS * s**2)
+    assert_allclose(PSD.identity_plus(np.zeros((3, 3)), np.full(3, s)).matrix, np.eye(3), rtol=0)
+
+
+def test_identity_plus_names_a_kernel_matrix_that_is_none():
+    K = np.array([[1.0, 2.0], [2.0, 1.0]])  # eigenvalues 3 and -1
+    with pytest.raises(NotPositiveDefinite, match=r"kernel matrix.*-1\.0e\+00"):
+        PSD.identity_plus(K, np.full(2, 1.1))
+    PSD.identity_plus(K, np.full(2, 0.9))  # 1 - 0.81 is still positive
+
+
+def test_identity_plus_refuses_what_is_not_finite():
+    with pytest.raises(NotPositiveDefinite, match="not finite"):
+        PSD.identity_plus(np.full((2, 2), np.nan), np.ones(2))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 70, 256, 257, 600])  # mirrored in blocks of 256
+def test_scaled_inverse_is_the_whole_matrix(n):
+    K, s = definite(n), np.linspace(0.0, 2.0, n)
+    B = PSD.identity_plus(K, s)
+    factor = B.factor.copy()
+    R = B.scaled_inverse(s)
+    assert_allclose(R, s[:, None] * inverse_of(np.eye(n) + s[:, None] * K * s) * s, rtol=1e-10, atol=1e-13)
+    assert_allclose(R, R.T, rtol=1e-15, atol=0)
+    assert_array_equal(B.factor, factor)
+
+
+def test_half_solves_are_roots_of_the_inverse():
+    A, b = definite(5), np.arange(10.0).reshape(5, 2)
+    inverse = inverse_of(A)
+    psd = PSD.of(A, "a test")
+    half = psd.half_solve(b)
+    assert_allclose(half.T @ half, b.T @ inverse @ b, rtol=1e-10)
+    root = psd.half_solve_transposed(np.eye(5))
+    assert_allclose(root @ root.T, inverse, rtol=1e-10)
+    assert_allclose(psd.solve(b), inverse @ b, rtol=1e-10, atol=1e-12)
+
+
+# --- semidefinite_root --------------------------------------------------------------------------------------
+
+
+def test_the_root_of_a_definite_matrix_has_full_rank():
+    A = definite(6)
+    S = semidefinite_root(A, "a test")
+    assert S.shape == (6, 6)
+    assert_allclose(S @ S.T, A, rtol=1e-13, atol=1e-14)
+
+
+def test_the_root_of_a_matrix_of_rank_one_is_one_column():
+    v = np.array([0.5, -2.0, 0.0, 3.0])
+    S = semidefinite_root(np.outer(v, v), "a test")
+    assert S.shape == (4, 1)
+    assert_allclose(np.abs(S[:, 0]), np.abs(v), rtol=1e-14)
+    assert_allclose(S @ S.T, np.outer(v, v), rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 5])
+def test_the_root_of_a_singular_matrix_has_as_many_columns_as_the_rank(rank):
+    V = np.random.default_rng(0).normal(size=(8, rank))
+    S = semidefinite_root(V @ V.T, "a test")
+    assert S.shape == (8, rank)
+    assert_allclose(S @ S.T, V @ V.T, rtol=1e-12, atol=1e-13)
+
+
+def test_the_root_of_zero_is_empty():
+    S = semidefinite_root(np.zeros((3, 3)), "a test")
+    assert_allclose(S @ S.T, np.zeros((3, 3)))
+    assert semidefinite_root(np.zeros((0, 0)), "a test").shape == (0, 0)
+
+
+def test_the_root_is_on_the_scale_of_the_matrix():
+    """Rank is relative: a small matrix is not a zero one."""
+    for scale in (1e-200, 1e-12, 1.0, 1e200):
+        S = semidefinite_root(scale * definite(4), "a test")
+        assert_allclose(S @ S.T, scale * definite(4), rtol=1e-12)
+
+
+def test_two_equal_rows_have_equal_roots():
+    """A draw of a function has one value at a row that is asked for twice."""
+    A = definite(3)[np.ix_([0, 1, 2, 1], [0, 1, 2, 1])]
+    S = semidefinite_root(A, "a test")
+    assert S.shape[1] == 3
+    assert_allclose(S[3], S[1], atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        np.diag([1.0, -1.0]),
+        np.diag([1.0, -1e-6]),
+        -np.eye(3),
+        np.array([[1.0, 2.0], [2.0, 1.0]]),
+        np.array([[0.0, 1.0], [1.0, 0.0]]),
+    ],
+    ids=["signed", "slightly", "negative", "correlation-of-two", "no-diagonal"],
+)
+def test_an_indefinite_matrix_has_no_root(A):
+    with pytest.raises(NotPositiveDefinite, match="the posterior is not positive semi-definite"):
+        semidefinite_root(A, "the posterior")
+
+
+def test_eigenvalues_below_zero_by_rounding_are_zeros():
+    A = np.ones((2, 2))
+    A[0, 0] -= 4 * EPS  # an eigenvalue of -2 EPS
+    assert np.linalg.eigvalsh(A)[0] < 0
+    S = semidefinite_root(A, "a test")
+    assert_allclose(S @ S.T, np.ones((2, 2)), rtol=1e-14)
