@@ -1,14 +1,16 @@
-"""Draws the picture of the README: python docs/make_figures.py (needs matplotlib)."""
+"""Draws the pictures of the README and the guide: python docs/make_figures.py (needs matplotlib)."""
 
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_iris, make_moons
 
-from credibly import BayesianLogisticRegression
+from credibly import BayesianLogisticRegression, GaussianProcessClassifier
 
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"  # safe for colour-blind readers
+IMAGES = Path(__file__).parent / "images"
+Z = 1.6449  # half a 90 % interval, in standard deviations
 
 
 def panel(axes: plt.Axes, radius: np.ndarray, malignant: np.ndarray, title: str) -> None:
@@ -24,7 +26,8 @@ def panel(axes: plt.Axes, radius: np.ndarray, malignant: np.ndarray, title: str)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def main() -> None:
+def readme() -> None:
+    """How uncertainty shrinks with the number of patients."""
     data = load_breast_cancer()
     radius, malignant = data.data[:, 0], (data.target == 0).astype(int)
     some = np.random.default_rng(0).permutation(len(radius))[:20]
@@ -33,8 +36,65 @@ def main() -> None:
     panel(right, radius, malignant, f"all {len(radius)} patients")
     left.set_ylabel("P(malignant)")
     left.legend(frameon=False, fontsize=8, loc="lower right", bbox_to_anchor=(1.0, 0.05))
-    figure.savefig(Path(__file__).parent / "images" / "readme.png", dpi=130)
+    figure.savefig(IMAGES / "readme.png", dpi=130)
+
+
+def curve_or_line() -> None:
+    """A Gaussian process in one column beside logistic regression: scores, and probabilities."""
+    iris = load_iris()
+    x, versicolor = iris.data[:, :1], iris.target == 1
+    grid = np.linspace(3.5, 9.0, 300)[:, None]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    models = {
+        "Gaussian process": (GaussianProcessClassifier(), BLUE, "-"),
+        "logistic regression": (BayesianLogisticRegression(), ORANGE, "--"),
+    }
+    for name, (model, colour, dashes) in models.items():
+        model.fit(x, versicolor)
+        mean, variance = model.predict_latent(grid)
+        half = Z * np.sqrt(variance)
+        label = f"{name}, log evidence {model.log_evidence_:.1f}"
+        left.plot(grid, mean, color=colour, ls=dashes, lw=2, label=name)
+        left.fill_between(grid[:, 0], mean - half, mean + half, color=colour, alpha=0.15, lw=0)
+        right.plot(grid, model.predict_proba(grid)[:, 1], color=colour, ls=dashes, lw=2, label=label)
+        right.fill_between(grid[:, 0], *model.predict_interval(grid).T, color=colour, alpha=0.15, lw=0)
+    jitter = np.random.default_rng(0).uniform(0.0, 0.05, len(x))  # many flowers have the same length
+    right.plot(x, np.where(versicolor, 1.02 + jitter, -0.02 - jitter), ".", color=GREY, alpha=0.5, ms=3)
+    left.set(title="score", ylim=(-9, 5), ylabel="latent function, 90 % band")
+    right.set(title="probability", ylim=(-0.1, 1.32), ylabel="P(versicolor), 90 % band", yticks=np.linspace(0, 1, 6))
+    right.legend(frameon=False, fontsize=8, loc="upper left")
+    for axes in (left, right):
+        axes.set(xlabel="sepal length in cm", xlim=(3.5, 9.0))
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(IMAGES / "gaussian_process.png", dpi=130)
+
+
+def surface() -> None:
+    """Two columns: the averaged probability, and how far it is known."""
+    X, y = make_moons(200, noise=0.3, random_state=0)
+    model = GaussianProcessClassifier(inference="ep").fit(X, y)
+    across, up = np.meshgrid(np.linspace(-3, 4, 120), np.linspace(-2.5, 3, 100))
+    grid = np.column_stack([across.ravel(), up.ravel()])
+    low, high = model.predict_interval(grid).T
+    drawn = {
+        "averaged probability": (model.predict_proba(grid)[:, 1], "PuOr_r"),
+        "width of its 90 % interval": (high - low, "Greys"),
+    }
+    figure, both = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True, layout="constrained")
+    for axes, (title, (value, colours)) in zip(both, drawn.items(), strict=True):
+        levels = axes.contourf(
+            across, up, value.reshape(across.shape), levels=np.linspace(0, 1, 11), cmap=colours, alpha=0.9
+        )
+        axes.contour(across, up, drawn["averaged probability"][0].reshape(across.shape), levels=[0.5], colors="k")
+        axes.plot(*X[y == 0].T, "o", color=BLUE, ms=4, mec="white", mew=0.5)
+        axes.plot(*X[y == 1].T, "^", color="white", ms=5, mec=ORANGE, mew=0.8)
+        axes.set(title=title, xlabel="first column")
+        figure.colorbar(levels, ax=axes)
+    both[0].set_ylabel("second column")
+    figure.savefig(IMAGES / "gaussian_process_surface.png", dpi=130)
 
 
 if __name__ == "__main__":
-    main()
+    readme()
+    curve_or_line()
+    surface()

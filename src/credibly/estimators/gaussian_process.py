@@ -27,8 +27,9 @@ from credibly.estimators.validation import (
     read_training,
 )
 from credibly.inference.function_posterior import FunctionPosterior
-from credibly.inference.kernel_evidence import Evaluated, KernelEvidence, maximise
+from credibly.inference.kernel_evidence import Evaluated, maximise
 from credibly.inference.laplace import Controls
+from credibly.inference.one_vs_rest import OneVsRestLatents
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status, silent
@@ -106,6 +107,8 @@ class GaussianProcessClassifier(GaussianProcessResults):
         log p(y_i | all other rows), without refitting: from the cavities, hyperparameters as they are.
     label_noise_, label_noise_std_ : float or (2,) array
         Flip probabilities used or learnt, and their standard deviations (0 where fixed).
+    label_noise_modes_ : list of dict
+        The one that was found, where it is estimated: label_noise, log_evidence.
     status_ : Status
         How the search ended, as a sentence.
     n_iter_ : int
@@ -209,44 +212,46 @@ class GaussianProcessClassifier(GaussianProcessResults):
         for kernel in kernels:
             check_kernel(kernel, X)
         self._codes = table.codes
-        at, status = self._searched(self._plan.evidence(X, table.codes, kernels, search=True))
         self.classes_ = table.classes
-        self._keep(at, status, self._plan.evidence(X, table.codes, kernels))
+        self._search(X, kernels)
 
     @property
     def _controls(self) -> Controls:
         return Controls(self.tol, self.max_iter, print_progress if self.verbose else silent)
 
-    def _searched(self, evidence: KernelEvidence) -> tuple[Evaluated, Status]:
-        """The evidence at the hyperparameters found, or at those given."""
+    def _search(self, X: Array, kernels: tuple[Kernel, ...]) -> None:
+        """Find the hyperparameters, or keep those given, and the latents with them."""
+        evidence = self._plan.evidence(X, self._codes, kernels)
         start, bounds = evidence.start, evidence.bounds.copy()
         if not self.optimize:
-            n_kernel = sum(len(kernel.theta) for kernel in evidence.kernels)
+            n_kernel = sum(len(kernel.theta) for kernel in kernels)
             bounds[:n_kernel] = start[:n_kernel, None]
         if (bounds[:, 0] == bounds[:, 1]).all():
             at = evidence.at(start, None, self._controls)
-            return at, at.result.status
+            self._keep(at, at.result.status, X)
+            return
         rng, (low, high) = generator(self.random_state), bounds.T
-        drawn = [rng.uniform(low, high) for _ in range(self.n_restarts)]
+        starts = [start, *(rng.uniform(low, high) for _ in range(self.n_restarts))]
         progress = print_evidence if self.verbose else silent
-        return maximise(evidence, bounds, [start, *drawn], self._controls, progress)
-
-    def _keep(self, found: Evaluated, status: Status, evidence: KernelEvidence) -> None:
-        """Turn what was found into fitted attributes, and a bad status into one warning."""
-        at = found
+        searched = self._plan.evidence(X, self._codes, kernels, search=True)
+        at, status = maximise(searched, bounds, starts, self._controls, progress)
         if self._plan.searched_by != self.inference:
-            at = evidence.at(found.theta, None, self._controls)
+            at = evidence.at(at.theta, None, self._controls)
             status = status if at.result.status.good else at.result.status
+        self._keep(at, status, X)
+
+    def _keep(self, at: Evaluated, status: Status, X: Array) -> None:
+        """Turn what was found into fitted attributes, and a bad status into one warning."""
         result = at.result
         self._theta, self._warm, self._lazy = at.theta, result.warm, dict[str, Any]()
         self._kernels = at.kernels
         self.kernel_: Kernel | list[Kernel] = at.kernels[0] if len(at.kernels) == 1 else list(at.kernels)
-        self.posterior_ = FunctionPosterior(result.mean, evidence.X, at.kernels, result.posterior)
+        self.posterior_ = FunctionPosterior(result.mean, X, at.kernels, result.posterior)
         self._log_evidence, self.log_likelihood_ = result.log_evidence, result.log_likelihood
         self.n_iter_ = result.steps
-        self._keep_noise(evidence.flips(at.theta))
-        if self._plan.one_vs_rest:
-            self.one_vs_rest_log_evidence_ = np.array([part.log_evidence for part in result.parts])  # type: ignore[attr-defined]
+        self._keep_noise(self._evidence.flips(at.theta))
+        if isinstance(result, OneVsRestLatents):
+            self.one_vs_rest_log_evidence_ = np.array([part.log_evidence for part in result.parts])
         if status.good and self._log_evidence > ROUNDING:
             status = Status.EVIDENCE_ABOVE_ZERO
         self.status_ = status
@@ -259,3 +264,5 @@ class GaussianProcessClassifier(GaussianProcessResults):
         self._likelihood = self._plan.at(flips)
         one = np.ndim(self.label_noise) == 0
         self.label_noise_ = float(used[0]) if one else used
+        mode = {"label_noise": self.label_noise_, "log_evidence": self._log_evidence}
+        self.label_noise_modes_ = [] if flips is None else [mode]

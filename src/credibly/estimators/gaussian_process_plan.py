@@ -20,6 +20,7 @@ from credibly.inference.latent_softmax import ClassLatents, softmax_latents
 from credibly.inference.one_vs_rest import one_vs_rest
 from credibly.model.kernels import RBF, Constant, Kernel
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood, NormalMixture, threshold_likelihood
+from credibly.model.likelihoods.choices import LINKS, THRESHOLDS
 from credibly.numerics.arrays import Array, Codes
 from credibly.predictive import OneVsRestPredictive, Predictive, predictive_of
 
@@ -27,8 +28,8 @@ INFERENCES = {"laplace": laplace_latents, "ep": expectation_propagation, "adf": 
 START_VARIANCE, VARIANCE_BOUNDS = 4.0, (1e-4, 1e6)
 LENGTH_BOUNDS = (1e-2, 1e4)  # in standard deviations of the column
 ARRAYS = 6  # of n × n numbers held at the peak, for two classes
-# Squared distances to the mode, or the fixed point, while hyperparameters move. Laplace's evidence is then good to 1e-8,
-# EP's to 1e-12 (it is stationary in the sites), slopes to 1e-8 and 1e-6.
+# Squared distances to the mode, or the fixed point, while hyperparameters move. Laplace's evidence is then good to
+# 1e-8, EP's to 1e-12 (it is stationary in the sites), slopes to 1e-8 and 1e-6.
 LAPLACE_SEARCH_TOL, EP_SEARCH_TOL = 1e-16, 1e-12
 NOT_SYMMETRIC = 1e-8
 NOT_DEFINITE = 1e-8  # eigenvalue below zero, relative to the largest: more than rounding
@@ -138,6 +139,9 @@ def _likelihood(choice: Any, inference: str, n_classes: int) -> Likelihood | Cat
         return Categorical(n_classes)
     if isinstance(choice, NormalMixture) and choice.learn:
         raise InputError("A Gaussian process does not learn its threshold: give the NormalMixture with learn=False.")
+    if isinstance(choice, str) and choice not in {*THRESHOLDS, *LINKS}:
+        known = ", ".join(map(repr, [*LINKS, *THRESHOLDS, "softmax"]))
+        raise InputError(f"likelihood must be one of {known}, or a noisy threshold; got {choice!r}.")
     likelihood = threshold_likelihood(choice)
     if n_classes > 2 and inference == "laplace":
         if isinstance(likelihood, BernoulliLogit):
@@ -155,12 +159,16 @@ def _likelihood(choice: Any, inference: str, n_classes: int) -> Likelihood | Cat
 def default_kernel(columns: Columns) -> Kernel:
     """Constant × RBF with a length scale for each column, starting from the columns' own spreads.
 
-    A column that is constant says nothing; its length scale is fixed.
+    A column that is constant says nothing, and is not looked at.
     """
-    spread, d = columns.scale, len(columns.scale)
-    bounds = [(LENGTH_BOUNDS[0] * s, LENGTH_BOUNDS[1] * s) for s in spread]
-    lengths = RBF(tuple(spread * np.sqrt(d)), length_scale_bounds=tuple(bounds))
-    return Constant(START_VARIANCE, variance_bounds=VARIANCE_BOUNDS) * lengths
+    variance = Constant(START_VARIANCE, variance_bounds=VARIANCE_BOUNDS)
+    used = np.flatnonzero(~columns.constant)
+    if not used.size:
+        return variance
+    spread = columns.scale[used]
+    bounds = tuple((LENGTH_BOUNDS[0] * s, LENGTH_BOUNDS[1] * s) for s in spread.tolist())
+    chosen = None if used.size == len(columns.scale) else used.tolist()
+    return variance * RBF(tuple(spread * np.sqrt(used.size)), columns=chosen, length_scale_bounds=bounds)
 
 
 def read_kernels(choice: Any, plan: Plan, columns: Columns, names: Sequence[str]) -> tuple[Kernel, ...]:
@@ -179,7 +187,10 @@ def read_kernels(choice: Any, plan: Plan, columns: Columns, names: Sequence[str]
 
 def check_kernel(kernel: Kernel, X: Array) -> None:
     """Refuse a kernel that gives no covariance on these rows; our own ones only where they overflow."""
-    K = kernel(X)
+    with np.errstate(all="ignore"):  # what overflows is refused below
+        K = kernel(X)
+    if not isinstance(K, np.ndarray):
+        raise InputError(f"The kernel {kernel!r} must return a NumPy array; got {type(K).__name__}.")
     if np.shape(K) != (len(X), len(X)):
         raise InputError(f"The kernel {kernel!r} gave an array of shape {np.shape(K)} for {len(X)} rows.")
     if not np.isfinite(K).all():

@@ -16,14 +16,13 @@ from credibly.estimators.gaussian_process_plan import Plan
 from credibly.estimators.gaussian_process_summary import at_bounds, hyperparameter_table, log_deviations
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.summary import Summary
-from credibly.estimators.validation import generator, n_threads, read_columns
+from credibly.estimators.validation import check_draws, feature_names, generator, n_threads, read_columns
 from credibly.inference.function_posterior import FunctionPosterior
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.linalg import semidefinite_root
 from credibly.numerics.newton import Status
 
 
@@ -32,6 +31,7 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
 
     inference: str
     label_noise: Any
+    optimize: bool
     max_n: int
     tol: float
     max_iter: int
@@ -88,9 +88,8 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
     @property
     def log_evidence_gradient_(self) -> Array:
         """Derivative of the log evidence by the natural logs of the kernel's hyperparameters, (p,)."""
-        n = sum(len(kernel.theta) for kernel in self._kernels) if hasattr(self, "_kernels") else 0
         gradient: Array = self._later("gradient", lambda evidence, at: evidence.gradient(at, self._quietly))
-        return gradient[:n].copy()
+        return gradient[: sum(len(kernel.theta) for kernel in self._kernels)].copy()
 
     @property
     def loo_log_proba_(self) -> Array:
@@ -114,8 +113,14 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
         return float(std[0]) if np.ndim(self.label_noise) == 0 else std
 
     def _deviations(self) -> tuple[Array, list[str]]:
-        H = self._later("hessian", lambda evidence, at: evidence.hessian(at, self._quietly))
-        return log_deviations(H, at_bounds(self._kernels))
+        """Standard deviations of the logs, from the evidence by which hyperparameters are searched for."""
+        check_is_fitted(self)
+        if "hessian" not in self._lazy:
+            with blas_threads(len(self._codes), n_threads(self.n_jobs)):
+                evidence = self._plan.evidence(self.posterior_.X, self._codes, self._kernels, search=True)
+                at = evidence.at(self._theta, None, self._quietly)
+                self._lazy["hessian"] = evidence.hessian(at, self._quietly)
+        return log_deviations(self._lazy["hessian"], at_bounds(self._kernels) | (not self.optimize))
 
     def summary(self, level: float = 0.9) -> Summary:
         """A table of the hyperparameters: value, interval, standard deviation of the logarithm.
@@ -137,6 +142,8 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
         return hyperparameter_table(
             title=f"{type(self).__name__}: {len(self._codes)} rows, classes {self.classes_.tolist()}, {self.inference}",
             kernels=self._kernels,
+            columns=feature_names(self),
+            classes=self.classes_.tolist(),
             deviations=self._deviations(),
             level=level,
             notes=[
@@ -166,7 +173,8 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
         Two classes: exact to rounding for the Gaussian q, into the tails. Joint softmax, three to five classes:
         probabilities to about 1e-4 (mostly 1e-6); more: 1e-3.
         """
-        return self._plan.predictive().log_proba(self.predict_latent(X))
+        scores = self.predict_latent(X)
+        return self._plan.predictive().log_proba(scores)
 
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
         """Equal-tailed credible interval of the probability.
@@ -181,11 +189,12 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
         -------
         (n, 2) array for P(classes_[1]) of two classes, (n, K, 2) for K.
         """
-        return self._plan.predictive().interval(self.predict_latent(X), level)
+        scores = self.predict_latent(X)
+        return self._plan.predictive().interval(scores, level)
 
     def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
         """Draws of the class probabilities, (size, n, K); in each draw all rows share one function."""
-        rows = self._rows(X)
+        rows, size = self._rows(X), check_draws(size)
         limit = max(int(self.max_n), len(self._codes))
         n_values = len(rows) * self._plan.n_functions
         if n_values > limit:
@@ -196,8 +205,4 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
             )
         rng = generator(self.random_state if random_state is None else random_state)
         with blas_threads(max(n_values, len(self._codes)), n_threads(self.n_jobs)):
-            mean, cov = self.posterior_.joint(rows)
-            root = semidefinite_root(cov, "the posterior covariance")
-            noise = rng.standard_normal((size, root.shape[1])) @ root.T  # (size, K·n), class by class
-        f = mean.reshape(len(rows), -1) + noise.reshape(size, -1, len(rows)).transpose(0, 2, 1)
-        return self._plan.predictive().proba(f)
+            return self._plan.predictive().proba(self.posterior_.sample(rng, rows, size))

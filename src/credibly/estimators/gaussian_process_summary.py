@@ -1,5 +1,9 @@
 """The table of a kernel's hyperparameters."""
 
+import re
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from credibly.errors import NotPositiveDefinite
@@ -19,35 +23,50 @@ def at_bounds(kernels: tuple[Kernel, ...]) -> AnyArray:
 
 
 def hyperparameter_table(
-    *, title: str, kernels: tuple[Kernel, ...], deviations: tuple[Array, list[str]], level: float, notes: list[str]
+    *,
+    title: str,
+    kernels: tuple[Kernel, ...],
+    columns: Sequence[str],
+    classes: Sequence[Any],
+    deviations: tuple[Array, list[str]],
+    level: float,
+    notes: list[str],
 ) -> Summary:
     """One row per hyperparameter: value, interval, standard deviation of its logarithm."""
     theta, at_bound = np.concatenate([kernel.theta for kernel in kernels]), at_bounds(kernels)
     sd, problem = deviations[0][: len(theta)], deviations[1]
     half = normal_quantile(level) * sd
     names = [
-        name if len(kernels) == 1 else f"{name}, class {c}"
+        with_columns(name, columns) if len(kernels) == 1 else f"{with_columns(name, columns)}, class {classes[c]}"
         for c, kernel in enumerate(kernels)
         for name in kernel.hyperparameters
     ]
     bound = [f"at its bound, without a standard deviation: {', '.join(np.asarray(names)[at_bound])}"]
+    low, high = np.concatenate([kernel.bounds for kernel in kernels]).T
+    # Nothing is believed beyond the bounds; a nearly flat evidence would reach beyond all numbers.
+    lower, upper = np.exp(np.maximum(theta - half, low)), np.exp(np.minimum(theta + half, high))
     return Summary(
         title=title,
         notes=[
             *notes,
             *(bound if at_bound.any() else []),
             *problem,
-            f"lower, upper: {level:.0%} interval; sd_log: standard deviation of the natural logarithm.",
+            f"lower, upper: {level:.0%} interval within the bounds; sd_log: standard deviation of the natural log.",
         ],
         names=names,
         classes=None,
         columns={
             "value": np.exp(theta),
-            "lower": np.exp(theta - half),
-            "upper": np.exp(theta + half),
+            "lower": lower,
+            "upper": upper,
             "sd_log": sd,
         },
     )
+
+
+def with_columns(name: str, columns: Sequence[str]) -> str:
+    """``length_scale[2]`` with the name of the column in the place of its number."""
+    return re.sub(r"\[(\d+)\]", lambda found: f"[{columns[int(found[1])]}]", name)
 
 
 def log_deviations(hessian: Array, at_bound: AnyArray) -> tuple[Array, list[str]]:

@@ -47,8 +47,13 @@ def as_kernel(kernel: object) -> Kernel:
         return kernel
     translate = TRANSLATIONS.get(type(kernel))
     if translate is None:
-        raise InputError(f"kernel must be {ACCEPTED}; got {type(kernel).__module__}.{type(kernel).__qualname__}.")
+        raise InputError(f"kernel must be {ACCEPTED}; got {_what(kernel)}.")
     return translate(kernel)
+
+
+def _what(kernel: object) -> str:
+    kind = type(kernel)
+    return repr(kernel) if isinstance(kernel, str) else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def one_or_several(value: Any) -> float | Sequence[float]:

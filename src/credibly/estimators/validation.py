@@ -84,6 +84,15 @@ def check_limits(estimator: Any) -> None:
         value = getattr(estimator, argument)
         if isinstance(value, bool) or not np.isreal(value) or not value >= least:
             raise InputError(f"{argument} must be a number of at least {least}; got {value!r}.")
+    if not isinstance(estimator.max_iter, int | np.integer):
+        raise InputError(f"max_iter must be a whole number; got {estimator.max_iter!r}.")
+
+
+def check_draws(size: Any) -> int:
+    """How many draws are wanted: a whole number of at least one."""
+    if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+        raise InputError(f"size must be a whole number of draws, at least 1; got {size!r}.")
+    return int(size)
 
 
 def forget_fit(estimator: BaseEstimator) -> None:
@@ -106,7 +115,7 @@ def read_training(
     refuse_missing_labels(y)
     X, y = read_numbers(estimator, X, y, reset=reset, sparse=sparse)
     check_labels(y)
-    known, codes = encode(y, classes)
+    known, codes = encode(y, classes, updatable=hasattr(estimator, "partial_fit"))
     table, weight = canonical(X), read_weights(sample_weight, X)
     if classes is None and weight is not None:
         refuse_one_class(known[np.unique(codes[weight > 0])])
@@ -128,14 +137,14 @@ def check_labels(y: AnyArray) -> None:
         raise InputError(f"y cannot be used as class labels: {error}") from error
 
 
-def refuse_one_class(found: AnyArray) -> None:
+def refuse_one_class(found: AnyArray, *, updatable: bool = True) -> None:
     """A classifier needs two classes among the rows that count."""
     if not len(found):
         raise InputError("y holds no class among the rows of positive weight; a classifier needs at least two.")
     if len(found) < 2:
         raise InputError(
-            f"y holds only one class, {found.tolist()[0]!r}; a classifier needs at least two classes. If others exist "
-            "but are absent from these rows, use partial_fit with classes=[...]."
+            f"y holds only one class, {found.tolist()[0]!r}; a classifier needs at least two classes."
+            + (" If others exist but are absent from these rows, use partial_fit with classes=[...]." * updatable)
         )
 
 
@@ -183,18 +192,18 @@ def canonical(X: Any) -> DesignMatrix:
     return rows
 
 
-def encode(y: AnyArray, classes: ArrayLike | None) -> tuple[AnyArray, Codes]:
+def encode(y: AnyArray, classes: ArrayLike | None, *, updatable: bool = True) -> tuple[AnyArray, Codes]:
     """Labels as codes 0 … K-1 into sorted classes; given classes, only those are allowed."""
     found, codes = sorted_labels(y)
     if classes is None:
-        refuse_one_class(found)
+        refuse_one_class(found, updatable=updatable)
         return found, codes
     known = np.unique(column_or_1d(classes))
     new = [label for label in found.tolist() if label not in set(known.tolist())]
     if new:
         raise NewClassError(
-            f"y holds labels that the model was not built for: {new}; it knows {known.tolist()}. A linear model cannot "
-            "grow a class: fit again on all rows, or name all classes at the first partial_fit(..., classes=[...])."
+            f"y holds labels that the model was not built for: {new}; it knows {known.tolist()}. It cannot grow a "
+            "class: fit again on all rows (models with partial_fit: name all classes at the first, by classes=[...])."
         )
     return known, np.searchsorted(known, y)
 
@@ -309,7 +318,7 @@ def refuse_not_finite(X: DesignMatrix, names: Sequence[str]) -> None:
             found.append(f"{what} in column {named(np.asarray(names)[bad])}")
     if found:
         raise InputError(
-            f"X contains {' and '.join(found)}. Linear models need finite numbers: drop or impute those cells. "
+            f"X contains {' and '.join(found)}. This model needs finite numbers: drop or impute those cells. "
             "(Generative models, NaiveBayes and LinearDiscriminant, take missing cells as they are.)"
         )
 

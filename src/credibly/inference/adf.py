@@ -185,7 +185,8 @@ def adf(likelihood: Likelihood, prior: Gaussian, rows: Rows, family: type[Belief
     -----
     The first rows are approximated worst, and the pass never comes back to them: with 4,000 rows, two columns and the
     logit, log Z was 1 to 3 nats too small under a wide prior (scales 2.5 and 10) and within 0.4 of the truth under
-    scales of 1; means were off by 0.03 to 0.2 standard deviations, for the spherical family by 0.2 to 1.2.
+    scales of 1; means were off by 0.03 to 0.2 standard deviations, for the spherical family by 0.2 to 1.3 (with slopes
+    up to 1; with a slope of 2 by 2.5 to 4, and log Z by up to 40 nats).
 
     References
     ----------

@@ -273,8 +273,11 @@ def _first_state(problem: Latents, start: Array | None) -> SiteLatents:
 
 
 def _cavities(mean: Array, variance: Array, sites: Sites) -> Cavities:
-    tau = 1.0 / variance - sites.tau
-    return Cavities(tau, mean / variance - sites.nu, tau > 0)
+    some = variance != 0  # a latent without prior variance is known to be zero, and stays so
+    tau, nu = np.full_like(variance, np.inf), np.zeros_like(mean)
+    tau[some] = 1.0 / variance[some] - sites.tau[some]
+    nu[some] = mean[some] / variance[some] - sites.nu[some]
+    return Cavities(tau, nu, tau > 0)
 
 
 def _tilted(likelihood: Likelihood, y: Array, cavity: Cavities) -> Tilted:
@@ -283,7 +286,11 @@ def _tilted(likelihood: Likelihood, y: Array, cavity: Cavities) -> Tilted:
 
 def _matched(tilted: Tilted, cavity: Cavities) -> Sites:
     """Sites that give cavity × site the moments of the tilted density."""
-    return Sites(1.0 / tilted.var - cavity.tau, tilted.mean / tilted.var - cavity.nu)
+    some = np.isfinite(cavity.tau)
+    tau, nu = np.zeros_like(tilted.var), np.zeros_like(tilted.var)
+    tau[some] = 1.0 / tilted.var[some] - cavity.tau[some]
+    nu[some] = tilted.mean[some] / tilted.var[some] - cavity.nu[some]
+    return Sites(tau, nu)
 
 
 def _targets(state: SiteLatents) -> tuple[Sites, bool]:

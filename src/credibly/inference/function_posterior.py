@@ -12,6 +12,7 @@ from credibly.inference.one_vs_rest import OneVsRestGaussian
 from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import semidefinite_root
 
 LOST = 1e-13  # posterior variance, relative to the prior one, that is nothing but rounding
 CHUNK = 4_000_000  # numbers of k(X, X*) held at a time
@@ -61,8 +62,11 @@ class FunctionPosterior:
         return Scores(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def _some_scores(self, X: Array) -> Scores:
-        cross = tuple(kernel(self.X, X) for kernel in self.kernels)
-        prior = tuple(kernel.diag(X) for kernel in self.kernels)
+        with np.errstate(all="ignore"):  # what overflows is refused below
+            cross = tuple(kernel(self.X, X) for kernel in self.kernels)
+            prior = tuple(kernel.diag(X) for kernel in self.kernels)
+        if not all(np.isfinite(numbers).all() for numbers in (*cross, *prior)):
+            raise InputError("The kernel is not finite between these rows and those of the fit (it overflows).")
         found = self._scores(cross, prior)
         own = found.variance if found.variance.ndim == 1 else np.einsum("mcc->cm", found.variance)
         if ((own <= LOST * np.array(prior)) & (np.array(prior) > 0)).any():
@@ -79,3 +83,12 @@ class FunctionPosterior:
         if isinstance(self.gaussian, LatentGaussian):
             return self.gaussian.joint(cross[0], prior[0])
         return self.gaussian.joint(cross, prior)
+
+    def sample(self, rng: np.random.Generator, X: Array, size: int) -> Array:
+        """Draws of the function (of all K) at other rows, (size, m, 1) or (size, m, K); in each all rows share it."""
+        mean, cov = self.joint(X)
+        largest = max(float(kernel.diag(X).max(initial=0.0)) for kernel in self.kernels)
+        root = semidefinite_root(cov, "the posterior covariance", noise=LOST * largest)
+        noise = rng.standard_normal((size, root.shape[1])) @ root.T  # (size, K·m), class by class
+        drawn = noise.reshape(size, -1, len(X)).transpose(0, 2, 1)
+        return np.asarray(mean.reshape(len(X), -1) + drawn)

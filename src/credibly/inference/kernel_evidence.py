@@ -21,11 +21,14 @@ from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_softmax import ClassGaussian
 from credibly.inference.one_vs_rest import OneVsRestGaussian
 from credibly.model.kernels import Kernel
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.newton import Status, silent
 
 FLAT = 1e-2  # slope, in nats per e-fold of a hyperparameter, that counts as none
+GAIN, LEVEL = 1e-10, 1e-4  # a step that gains less (of the evidence), and a slope that is less, end the search
+SAME_HEIGHT = 1e-10  # relative, of two evidences
 AT_BOUND = 1e-9
+ROUNDS = 3
 MOST_STEPS = 200
 SEARCH_STEPS = 50  # of Newton, or sweeps of EP, at hyperparameters that are only passed by
 PAIRS = 20
@@ -238,39 +241,72 @@ class Climb(NamedTuple):
     slope: Array
     warm: Array
 
+    @property
+    def steepest(self) -> float:
+        """Largest slope."""
+        return float(np.abs(self.slope).max(initial=0.0))
+
+    def above(self, other: "Climb") -> bool:
+        """Whether it is higher, or as high up to rounding and less steep."""
+        noise = SAME_HEIGHT * max(1.0, abs(other.height))
+        if abs(self.height - other.height) <= noise:
+            return self.steepest < other.steepest
+        return self.height > other.height
+
+    def at_bounds(self, bounds: Array) -> tuple[AnyArray, AnyArray]:
+        """Which hyperparameters are at their lower, and which at their upper bound."""
+        return self.theta <= bounds[:, 0] + AT_BOUND, self.theta >= bounds[:, 1] - AT_BOUND
+
+    def rising(self, bounds: Array) -> AnyArray:
+        """Along which hyperparameters the evidence still rises inside the bounds."""
+        low, high = self.at_bounds(bounds)
+        outwards = (low & (self.slope <= 0)) | (high & (self.slope >= 0))
+        return np.asarray((np.abs(self.slope) > FLAT) & ~outwards & (bounds[:, 0] < bounds[:, 1]))
+
 
 def _climb(evidence: KernelEvidence, bounds: Array, start: Array, controls: Controls, progress: Progress) -> Climb:
-    best: Climb | None = None
-    count, unit = 0, 1.0
+    count = 0
+
+    def look(theta: Array, warm: Array | None) -> Climb:
+        nonlocal count
+        at = evidence.at(theta, warm, controls)
+        slope = evidence.gradient(at, controls) + evidence.log_prior_gradient(theta)
+        here = Climb(theta.copy(), at.result.log_evidence + evidence.log_prior(theta), slope, at.result.warm)
+        progress(count, here.height, here.steepest)
+        count += 1
+        return here
+
+    best = look(start, None)
+    for _ in range(ROUNDS):  # a steep start sets the units of the first
+        last, best = best, _one_round(look, best, bounds)
+        if not best.rising(bounds).any() or best.height <= last.height:
+            break
+    return best
+
+
+def _one_round(look: Callable[[Array, Array | None], Climb], first: Climb, bounds: Array) -> Climb:
+    """L-BFGS from a point that has been looked at already."""
+    best = first
+    # With bounds L-BFGS first steps as far as the gradient is long: in these units an e-fold at most.
+    unit, size = max(1.0, first.steepest), max(1.0, abs(first.height))
 
     def objective(theta: Array) -> tuple[float, Array]:
-        nonlocal best, count, unit
-        at = evidence.at(theta, None if best is None else best.warm, controls)
-        height = at.result.log_evidence + evidence.log_prior(theta)
-        slope = evidence.gradient(at, controls) + evidence.log_prior_gradient(theta)
-        if best is None or height > best.height:
-            best = Climb(theta.copy(), height, slope, at.result.warm)
-        steepest = float(np.abs(slope).max(initial=0.0))
-        progress(count, height, steepest)
-        if count == 0:  # with bounds L-BFGS first steps as far as the gradient is long: an e-fold is far enough
-            unit = max(1.0, steepest)
-        count += 1
-        return -height / unit, -slope / unit
+        nonlocal best
+        here = first if np.array_equal(theta, first.theta) else look(theta, best.warm)
+        best = here if here.above(best) else best
+        return -here.height / unit, -here.slope / unit
 
-    options: Any = {"maxiter": MOST_STEPS, "maxcor": PAIRS, "ftol": 1e-10, "gtol": 1e-5}
-    minimize(
-        objective, start, jac=True, method="L-BFGS-B", bounds=[(lo, hi) for lo, hi in bounds.tolist()], options=options
-    )
-    assert best is not None
+    options: Any = {"maxiter": MOST_STEPS, "maxcor": PAIRS, "ftol": GAIN * size / max(size, unit), "gtol": LEVEL / unit}
+    within = [(low, high) for low, high in bounds.tolist()]
+    minimize(objective, first.theta, jac=True, method="L-BFGS-B", bounds=within, options=options)
     return best
 
 
 def _judged(at: Evaluated, climb: Climb, bounds: Array) -> Status:
     if not at.result.status.good:
         return at.result.status
-    free = bounds[:, 0] < bounds[:, 1]
-    low, high = climb.theta <= bounds[:, 0] + AT_BOUND, climb.theta >= bounds[:, 1] - AT_BOUND
-    outwards = (low & (climb.slope <= 0)) | (high & (climb.slope >= 0))
-    if (np.abs(climb.slope[free & ~outwards]) > FLAT).any():
+    if climb.rising(bounds).any():
         return Status.HYPERPARAMETERS_NOT_FOUND
+    free = bounds[:, 0] < bounds[:, 1]
+    low, high = climb.at_bounds(bounds)
     return Status.HYPERPARAMETER_AT_BOUND if (free & (low | high)).any() else at.result.status

@@ -116,8 +116,11 @@ class PSD:
         return float(2 * np.log(np.diag(self.factor)).sum())
 
 
-def semidefinite_root(A: Array, what: str) -> Array:
+def semidefinite_root(A: Array, what: str, noise: float = 0.0) -> Array:
     """S with S Sᵀ = A for a positive semi-definite A, by Cholesky with pivots; one column per unit of rank.
+
+    `noise` is how large the rounding errors of A are, where A is a difference of larger matrices: what is below that
+    counts as zero.
 
     Examples
     --------
@@ -125,11 +128,12 @@ def semidefinite_root(A: Array, what: str) -> Array:
     >>> S.shape, bool(np.allclose(S @ S.T, 1.0))
     ((3, 1), True)
     """
-    L, pivots, rank, _ = lapack.dpstrf(A, lower=1)
+    largest = np.abs(A).max(initial=0.0)
+    L, pivots, rank, _ = lapack.dpstrf(A, lower=1, tol=max(noise, len(A) * np.finfo(float).eps * largest))
     S = np.zeros((len(A), rank))
     S[pivots - 1] = np.tril(L)[:, :rank]
     left = np.abs(A - S @ S.T).max(initial=0.0)
-    if not left <= np.sqrt(np.finfo(float).eps) * np.abs(A).max(initial=0.0):
+    if not left <= np.sqrt(np.finfo(float).eps) * largest + len(A) * noise:
         raise NotPositiveDefinite(f"{what} is not positive semi-definite ({_smallest_eigenvalue(A)}).")
     return S
 

@@ -158,7 +158,8 @@ def entries(leaf: Adjustable, name: str) -> list[Free]:
         return [Free(name, value, bounds, prior)]
     every = bounds if isinstance(bounds[0], tuple) else (bounds,) * len(value)
     priors = prior if isinstance(prior, tuple) else (prior,) * len(value)
-    return [Free(f"{name}[{i}]", *it) for i, it in enumerate(zip(value, every, priors, strict=True))]
+    columns = getattr(leaf, "columns", None) or range(len(value))
+    return [Free(f"{name}[{column}]", *it) for column, *it in zip(columns, value, every, priors, strict=False)]
 
 
 def names(leaves: tuple[Adjustable, ...]) -> tuple[str, ...]:
