@@ -72,6 +72,7 @@ bench: $(DEV)  ## us against the peers, in one process tree
 	$(RUN) -m benchmarks.linear
 	$(RUN) -m benchmarks.glm
 	$(RUN) -m benchmarks.generative
+	$(RUN) -m benchmarks.gaussian_process
 
 docs: $(DOCS)  ## the guide and the API reference, into docs/_build/html
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

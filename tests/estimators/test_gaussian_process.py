@@ -808,6 +808,15 @@ def test_a_belief_about_label_noise_pulls():
     assert abs(found[2] - 0.25) < 0.02  # half of one half, a thousand observations strong
 
 
+def test_learning_never_lowers_the_evidence_of_noisy_labels():
+    X, y, _ = flipped(n=40)
+    kernel = Constant(4.0, variance_bounds=(1e-4, 1e6)) * RBF(1.7)  # bounds of the default kernel
+    start = GaussianProcessClassifier(kernel, optimize=False, label_noise=0.1).fit(X, y)
+    model = GaussianProcessClassifier(kernel, label_noise=0.1).fit(X, y)
+    assert model.log_evidence_ > start.log_evidence_
+    assert model.log_evidence_ > 40 * np.log(0.5)
+
+
 def test_kernel_and_label_noise_are_learnt_together():
     X, y, _ = flipped(n=60)
     model = GaussianProcessClassifier(20.0 * RBF(0.8), label_noise="estimate").fit(X, y)

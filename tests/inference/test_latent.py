@@ -459,6 +459,45 @@ def test_the_gradient_of_the_evidence_for_every_likelihood(likelihood, infer):
     assert_allclose(exact, differences, rtol=1e-7, atol=1e-7)
 
 
+def with_expected_curvature(problem: Latents, start=None, controls=Controls()):
+    return laplace_latents(problem._replace(expected=True), start, controls)
+
+
+@EVERY
+def test_the_gradient_with_the_expected_curvature(likelihood):
+    kernel = Constant(2.0) * RBF((0.9, 1.7)) + White(0.05)
+    exact, differences = gradients(evidence(kernel, likelihood, infer=with_expected_curvature))
+    assert_allclose(exact, differences, rtol=1e-7, atol=1e-7)
+
+
+@EVERY
+def test_the_evidence_with_the_expected_curvature_is_that_with_its_determinant(likelihood):
+    K, y = covariance(20), toy(20)[1]
+    found, expected = laplace_latents(Latents(K, y, likelihood)), with_expected_curvature(Latents(K, y, likelihood))
+    f = expected.mean
+    assert_allclose(f, found.mean, atol=1e-8)  # the mode is the same
+    W = sum(
+        np.exp(likelihood.log_prob(c, f)) * likelihood.slopes(c, f).grad ** 2 for c in (np.array(0.0), np.array(1.0))
+    )
+    determinant = np.linalg.slogdet(np.eye(20) + K * W)[1]
+    height = likelihood.log_prob(y, f).sum() - 0.5 * f @ np.linalg.solve(K, f)
+    assert_allclose(expected.log_evidence, height - 0.5 * determinant, rtol=1e-9)
+    if likelihood is LOGIT:  # the curvature does not depend on the label
+        assert_allclose(expected.log_evidence, found.log_evidence, rtol=1e-12)
+
+
+def test_the_evidence_with_the_expected_curvature_has_no_poles():
+    """Along a path on which a mode vanishes: no step is larger than what a mode's disappearing can cost."""
+    X, y = toy(40, 1)
+    y[::9] = 1.0 - y[::9]
+    likelihood = LabelNoise(LOGIT, 0.1, 0.1)
+    scales = np.exp(np.linspace(np.log(0.2), np.log(2.0), 200))
+    problems = [Latents((60.0 * RBF(scale))(X), y, likelihood) for scale in scales]
+    values = [with_expected_curvature(problem).log_evidence for problem in problems]
+    assert max(values) < 0 and np.ptp(values) < 40 * np.log(2)
+    assert np.abs(np.diff(values)).max() < 1.0
+
+
 KERNELS = {
     "rbf": RBF(1.3),
     "rbf-ard": RBF((0.7, 2.0)),

@@ -65,8 +65,8 @@ class GaussianProcessClassifier(GaussianProcessResults):
     label_noise : 0.0 (default), float, pair, "estimate" or Beta
         As for `BayesianLogisticRegression`; two classes. Predictions are of the true class.
     optimize : bool
-        Whether hyperparameters are learnt; False keeps those of the kernel given. (For ADF by the evidence of Laplace,
-        for likelihoods that are not log-concave, label noise among them, always by that of EP.)
+        Whether hyperparameters are learnt; False keeps those of the kernel given. (For ADF by the evidence of Laplace;
+        for Laplace with label noise, or another likelihood that is not log-concave, with the expected curvature.)
     n_restarts : int
         Further searches from points drawn inside the bounds (uniformly in the logarithms); the best is kept.
     inducing : None

@@ -25,6 +25,7 @@ from credibly.numerics.arrays import Array, Codes
 from credibly.predictive import OneVsRestPredictive, Predictive, predictive_of
 
 INFERENCES = {"laplace": laplace_latents, "ep": expectation_propagation, "adf": assumed_density_filtering}
+EXPECTED = "laplace with expected curvature"
 START_VARIANCE, VARIANCE_BOUNDS = 4.0, (1e-4, 1e6)
 LENGTH_BOUNDS = (1e-2, 1e4)  # in standard deviations of the column
 ARRAYS = 6  # of n × n numbers held at the peak, for two classes
@@ -78,12 +79,13 @@ class Plan:
         """Whose evidence hyperparameters are searched for by.
 
         A single pass of ADF has none that is smooth and cheap. That of Laplace has poles where the likelihood is not
-        log-concave: a mode that is about to vanish is flat, and flat modes seem to have much mass.
+        log-concave: a mode that is about to vanish is flat, and flat modes seem to have much mass. With the expected
+        curvature there are none.
         """
-        if self.inference == "ep" or (self.inference == "adf" and self.one_vs_rest):
+        if self.inference == "ep" or self.one_vs_rest:
             return "ep"
         concave = isinstance(self.likelihood, Categorical) or (self.noise is None and self.likelihood.log_concave)
-        return "laplace" if concave else "ep"
+        return "laplace" if concave else EXPECTED
 
     def predictive(self) -> Predictive:
         """The road to probabilities of the true class."""
@@ -119,8 +121,8 @@ class Plan:
             return softmax_latents(ClassLatents(kernels, y, likelihood), start, controls)
         if self.one_vs_rest:
             return one_vs_rest(partial(self._sites, controls), kernels, y, likelihood, start)
-        problem = Latents(kernels[0], y.astype(float), likelihood)
-        if self.inference == "laplace":
+        problem = Latents(kernels[0], y.astype(float), likelihood, expected=self.inference == EXPECTED)
+        if self.inference in {"laplace", EXPECTED}:
             return laplace_latents(problem, start, controls)
         return self._sites(controls, problem, start)
 

@@ -26,6 +26,7 @@ class Latents(NamedTuple):
     K: Array  # (n, n)
     y: Array  # (n,)
     likelihood: Likelihood
+    expected: bool = False  # whether the Gaussian has the expected curvature at the mode instead of the one found there
 
     def times(self, u: Array) -> Array:
         """K u."""
@@ -91,20 +92,26 @@ class LaplaceLatents:
         r"""M with ∂ log evidence/∂θ = Σᵢⱼ Mᵢⱼ ∂Kᵢⱼ/∂θ, the mode's own movement included.
 
         .. math:: M = \tfrac12 (a a^T - R) + u a^T, \quad u = (I + WK)^{-1} s, \quad
-            s_i = \tfrac12 Σ_{ii} \, \partial^3 \log p(y_i \mid f_i) / \partial f_i^3
+            s_i = -\tfrac12 Σ_{ii} \, \partial W_i / \partial f_i
 
         References
         ----------
-        RW06 eq. 5.21–5.24, Alg. 5.1 (with W = -∇∇ log p the sign of 5.23 is plus).
+        RW06 eq. 5.21–5.24, Alg. 5.1 (W = -∇∇ log p, so that ∂W/∂f is minus the third derivative).
         """
         point, precision, K = self.mode.point, self.mode.precision, self.problem.K
         R = precision.matrix()
-        third = self.problem.likelihood.third(self.problem.y, point.f)
-        s = 0.5 * precision.variances(K, R) * third
-        u = s - R @ (K @ s)
+        s = -0.5 * precision.variances(K, R) * self._curvature_slope()
+        moving = self.problem.factorise(point)[0] if self.problem.expected else None
+        u = s - (R @ (K @ s) if moving is None else moving.weigh(K @ s))
         R *= -0.5
         R += np.outer(0.5 * point.a + u, point.at.grad)
         return [R]
+
+    def _curvature_slope(self) -> Array:
+        """∂W_i/∂f_i."""
+        if self.problem.expected:
+            return self.problem.likelihood.information_slope(self.mean)
+        return -self.problem.likelihood.third(self.problem.y, self.mean)
 
     def leave_one_out(self) -> Array:
         """log p(y_i | other rows), (n,): the row's own factor, as Laplace sees it, is taken off its marginal.
@@ -156,5 +163,16 @@ def laplace_latents(problem: Latents, start: Array | None = None, controls: Cont
             starts.append(find_mode(problem._replace(likelihood=relative), zero, controls).point.a)
         if start is not None:
             starts.append(zero)
-    found = [LaplaceLatents(problem, find_mode(problem, a, controls)) for a in starts]
+    found = [LaplaceLatents(problem, _finished(problem, find_mode(problem, a, controls))) for a in starts]
     return max(found, key=lambda it: (it.status.good, it.log_evidence))
+
+
+def _finished(problem: Latents, mode: Mode[Expansion, Precision]) -> Mode[Expansion, Precision]:
+    """A mode with the Gaussian that is wanted there.
+
+    With the expected curvature (Hartmann & Vanhatalo 2019) a mode that is about to vanish, flat in some direction, is
+    not taken for one of much mass: the evidence of a likelihood that is not log-concave has no poles in θ then.
+    """
+    if not problem.expected:
+        return mode
+    return mode._replace(precision=Precision.of(problem.K, problem.likelihood.information(mode.point.f)))
