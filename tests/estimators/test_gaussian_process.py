@@ -810,7 +810,7 @@ def test_a_belief_about_label_noise_pulls():
 
 def test_learning_never_lowers_the_evidence_of_noisy_labels():
     X, y, _ = flipped(n=40)
-    kernel = Constant(4.0, variance_bounds=(1e-4, 1e6)) * RBF(1.7)  # bounds of the default kernel
+    kernel = Constant(4.0, variance_bounds=(1e-4, 1e6)) * RBF(1.7)
     start = GaussianProcessClassifier(kernel, optimize=False, label_noise=0.1).fit(X, y)
     model = GaussianProcessClassifier(kernel, label_noise=0.1).fit(X, y)
     assert model.log_evidence_ > start.log_evidence_

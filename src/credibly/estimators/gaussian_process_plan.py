@@ -26,7 +26,7 @@ from credibly.predictive import OneVsRestPredictive, Predictive, predictive_of
 
 INFERENCES = {"laplace": laplace_latents, "ep": expectation_propagation, "adf": assumed_density_filtering}
 EXPECTED = "laplace with expected curvature"
-START_VARIANCE, VARIANCE_BOUNDS = 4.0, (1e-4, 1e6)
+START_VARIANCE = 4.0
 LENGTH_BOUNDS = (1e-2, 1e4)  # in standard deviations of the column
 ARRAYS = 6  # of n × n numbers held at the peak, for two classes
 # Squared distances to the mode, or the fixed point, while hyperparameters move. Laplace's evidence is then good to
@@ -163,7 +163,7 @@ def default_kernel(columns: Columns) -> Kernel:
 
     A column that is constant says nothing, and is not looked at.
     """
-    variance = Constant(START_VARIANCE, variance_bounds=VARIANCE_BOUNDS)
+    variance = Constant(START_VARIANCE)
     used = np.flatnonzero(~columns.constant)
     if not used.size:
         return variance

@@ -79,8 +79,8 @@ class Status(Enum):
         "column off, and other bounds can be widened (summary() says which)."
     )
     HYPERPARAMETERS_NOT_FOUND = (
-        "The search for the kernel's hyperparameters ended where the evidence still rises; raise max_iter, narrow the "
-        "bounds, or start from other values."
+        "The search for the kernel's hyperparameters ended where the evidence still rises; narrow the bounds, start "
+        "from other values, or use n_restarts."
     )
     SADDLE = (
         "The search ended where the curvature is not positive (a saddle, or a flat direction); the covariance is made "
