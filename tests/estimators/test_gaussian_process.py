@@ -5,6 +5,7 @@ from functools import cache
 from typing import ClassVar
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn.gaussian_process.kernels as theirs
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from scipy.stats import norm
 from sklearn.gaussian_process import GaussianProcessClassifier as TheirClassifier
 
 from credibly import GaussianProcessClassifier, Status
-from credibly.errors import ConvergenceWarning, InputError
+from credibly.errors import ConvergenceWarning, DataWarning, InputError
 from credibly.estimators import gaussian_process_plan
 from credibly.inference import kernel_evidence
 from credibly.kernels import RBF, Constant, Kernel, Linear, LogNormal, Matern, Number, Polynomial, White
@@ -473,7 +474,7 @@ def test_bounds_hold_and_the_status_says_so():
     assert model.log_evidence_gradient_[1] > 0  # the evidence rises beyond
     summary = model.summary()
     assert np.isnan(summary.to_frame().loc["length_scale", "sd_log"])
-    assert "at its bound, without a standard deviation: length_scale" in str(summary)
+    assert "'length_scale': at the upper bound, which switches the column off" in str(summary)
 
 
 def test_a_prior_pulls_and_is_no_part_of_the_evidence():
@@ -674,7 +675,7 @@ def test_verbose_shows_every_step_and_silence_nothing(inference, capsys):
     X, y = table(n=20)
     GaussianProcessClassifier(1.0 * RBF(), inference=inference, verbose=True).fit(X, y)
     lines = capsys.readouterr().out.splitlines()
-    steps = [line for line in lines if line.startswith("evaluation")]
+    steps = [line for line in lines if line.startswith("start 1,")]
     assert len(steps) > 2 and all("log evidence" in line for line in steps)
     GaussianProcessClassifier(1.0 * RBF(), inference=inference).fit(X, y).summary()
     printed = capsys.readouterr()
@@ -979,3 +980,91 @@ def test_a_row_of_zeros_does_not_break_ep(inference):
     without.fit(np.delete(X, 7, axis=0), np.delete(y, 7))
     assert_allclose(model.predict_log_proba(NEW), without.predict_log_proba(NEW), rtol=1e-6)
     assert_allclose(model.log_evidence_, without.log_evidence_ + log_expit(0.0), rtol=1e-6)
+
+
+# --- what fresh eyes found --------------------------------------------------------------------------------------
+
+
+def test_the_mode_is_not_given_up_while_old_factors_still_help():
+    """The evidence that further Newton steps give in multi-precision; an early stop was 3e-6 off."""
+    model = GaussianProcessClassifier(Constant(5948.892077934341) * RBF(0.5), likelihood="probit", optimize=False).fit(
+        [[0.0], [1.0]], [0, 1]
+    )
+    assert_allclose(model.log_evidence_, -2.7486228757546, atol=1e-9)
+
+
+def test_scores_far_wider_than_a_link_give_one_half():
+    model = GaussianProcessClassifier(Polynomial(degree=10, bias=1.0), likelihood="cauchit", optimize=False)
+    model.fit([[0.0], [0.0], [1.0], [1.0]], [0, 1, 0, 1])
+    assert_allclose(model.predict_proba([[30.0]]), 0.5, rtol=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["laplace", "ep", "adf"])
+def test_digits_that_are_lost_are_told_or_refused(inference):
+    """Rounding of kernel values is what latents are known to: 1e-16 of k(x, x)."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    y = (X[:, 0] + 0.3 * rng.normal(size=30) > 0).astype(int)
+    model = GaussianProcessClassifier(Linear(1.0), optimize=False, inference=inference)
+    with pytest.warns(DataWarning, match=r"known to about 4e-06 only\. Centre and scale"):
+        model.fit(1e5 + X, y)
+    assert model.status_ is Status.CONVERGED
+    with pytest.raises(InputError, match=r"known to about 4e-02 only\. Centre and scale"):
+        model.fit(1e7 + X, y)
+
+
+def test_names_of_columns_stay_in_the_kernel():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 3)), columns=["a", "b", "c"]).assign(c=1.0)
+    y = (X["a"].abs() > 0.7).astype(int)
+    model = GaussianProcessClassifier(4.0 * RBF(1.0, columns=["a"])).fit(X, y)
+    assert model.kernel_.right.columns == ("a",)
+    assert list(model.summary().to_frame().index) == ["variance", "length_scale[a]"]
+    turned = GaussianProcessClassifier(model.kernel_, optimize=False).fit(X[["c", "b", "a"]], y)
+    assert_allclose(turned.log_evidence_, model.log_evidence_, rtol=1e-8)
+    assert GaussianProcessClassifier().fit(X, y).kernel_.right.columns == ("a", "b")
+
+
+def test_what_the_evidence_does_not_determine_spoils_nothing_else():
+    """A column twice: its two length scales trade off, and the variance keeps its standard deviation."""
+    X, y = table()
+    X = np.column_stack([X[:, 0], X[:, 0], X[:, 1]])
+    frame = GaussianProcessClassifier(4.0 * RBF([1.0, 1.0, 1.0])).fit(X, y).summary().to_frame()
+    assert np.isfinite(frame.loc["variance", "sd_log"])
+    assert not (frame["sd_log"] > 30).any()
+
+
+def test_a_summary_without_uncertainty_takes_no_fits(monkeypatch):
+    X, y = table()
+    model = GaussianProcessClassifier().fit(X, y)
+    monkeypatch.setattr(kernel_evidence.KernelEvidence, "hessian", None)
+    assert list(model.summary(uncertainty=False).to_frame()) == ["value"]
+
+
+def test_a_summary_says_when_laplace_is_far_from_the_posterior():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(100, 3)), np.arange(100) < 4
+    X[:4] += 2.0
+    model = GaussianProcessClassifier().fit(X, y)
+    assert model.predict_proba(X)[:, 1].mean() > 0.09  # their share is 0.04
+    assert "P(True)" in str(model.summary()) and "Use inference='ep'" in str(model.summary())
+    better = GaussianProcessClassifier(model.kernel_, inference="ep", optimize=False).fit(X, y)
+    assert abs(better.predict_proba(X)[:, 1].mean() - 0.04) < 0.03
+    assert "inference='ep'" not in str(better.summary())
+
+
+def test_a_periodic_kernel_of_scikit_learn_is_for_one_column():
+    X, y = table()
+    with pytest.raises(InputError, match="ExpSineSquared is no covariance in several columns"):
+        GaussianProcessClassifier(theirs.ExpSineSquared(1.0, 3.0)).fit(X, y)
+    GaussianProcessClassifier(theirs.ExpSineSquared(1.0, 3.0)).fit(X[:, :1], y)
+
+
+def test_missing_labels_among_numbers_are_told_by_row():
+    X, y = table()
+    with pytest.raises(InputError, match=r"missing labels \(None or NaN\) in 1 of 40 rows, the first in row 3"):
+        GaussianProcessClassifier().fit(X, np.where(np.arange(40) == 3, np.nan, y))
+
+
+def test_a_status_prints_as_its_sentence():
+    assert str(Status.CONVERGED) == "Converged."

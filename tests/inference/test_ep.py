@@ -289,7 +289,8 @@ def test_sweeps_are_reported():
     seen = []
     result = expectation_propagation(problem_of(LOGIT), controls=Controls(report=lambda *args: seen.append(args)))
     assert [step for step, _, _ in seen] == list(range(result.steps))
-    assert seen[-1][1] <= 1e-18 < seen[0][1]
+    assert seen[-1][2] <= 1e-18 < seen[0][2]
+    assert_allclose(-seen[-1][1], result.log_evidence, rtol=1e-12)
 
 
 # --- assumed-density filtering ------------------------------------------------------------------------------

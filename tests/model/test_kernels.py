@@ -404,7 +404,7 @@ def test_sines_are_the_same_in_one_column():
         (theirs.RBF() + theirs.PairwiseKernel(), "PairwiseKernel"),
         (theirs.Matern(nu=2.0), "nu of Matern must be"),
         (theirs.RBF(1e7), "outside its bounds"),
-        ("rbf", "builtins.str"),
+        ("rbf", "got 'rbf'"),
         (RBF, "kernel must be a kernel of credibly.kernels"),
     ],
     ids=["pairwise", "compound", "power of rbf", "half power", "inside a sum", "nu", "outside", "a word", "a class"],

@@ -37,9 +37,16 @@ from credibly.numerics.newton import Status, silent
 ROUNDING = 1e-9  # of a log evidence
 
 
-def print_evidence(evaluation: int, log_evidence: float, slope: float) -> None:
+class EvidencePrinter:
     """What `verbose` shows of the search for hyperparameters."""
-    print(f"evaluation {evaluation:3d}  log evidence {log_evidence:.8g}  largest slope {slope:.2e}")
+
+    def __init__(self) -> None:
+        self._start = 0
+
+    def __call__(self, evaluation: int, log_evidence: float, slope: float) -> None:
+        """Print a line; evaluations are counted anew from every start."""
+        self._start += evaluation == 0
+        print(f"start {self._start}, {evaluation:3d}: log evidence {log_evidence:.8g}, largest slope {slope:.2e}")
 
 
 class GaussianProcessClassifier(GaussianProcessResults):
@@ -208,12 +215,15 @@ class GaussianProcessClassifier(GaussianProcessResults):
         X, names = np.array(table.X, dtype=np.float64), feature_names(self)
         columns = describe(MemoryRows(X, np.zeros(n_rows)))
         check_columns(columns, X, names)
-        kernels = read_kernels(self.kernel, self._plan, columns, names)
+        named = read_kernels(self.kernel, self._plan, columns, names if hasattr(self, "feature_names_in_") else None)
+        kernels = tuple(kernel.resolved(names) for kernel in named)
         for kernel in kernels:
             check_kernel(kernel, X)
         self._codes = table.codes
         self.classes_ = table.classes
         self._search(X, kernels)
+        shown = [kernel.with_theta(learnt.theta) for kernel, learnt in zip(named, self._kernels, strict=True)]
+        self.kernel_ = shown[0] if len(shown) == 1 else shown
 
     @property
     def _controls(self) -> Controls:
@@ -232,7 +242,7 @@ class GaussianProcessClassifier(GaussianProcessResults):
             return
         rng, (low, high) = generator(self.random_state), bounds.T
         starts = [start, *(rng.uniform(low, high) for _ in range(self.n_restarts))]
-        progress = print_evidence if self.verbose else silent
+        progress = EvidencePrinter() if self.verbose else silent
         searched = self._plan.evidence(X, self._codes, kernels, search=True)
         at, status = maximise(searched, bounds, starts, self._controls, progress)
         if self._plan.searched_by != self.inference:
@@ -245,7 +255,6 @@ class GaussianProcessClassifier(GaussianProcessResults):
         result = at.result
         self._theta, self._warm, self._lazy = at.theta, result.warm, dict[str, Any]()
         self._kernels = at.kernels
-        self.kernel_: Kernel | list[Kernel] = at.kernels[0] if len(at.kernels) == 1 else list(at.kernels)
         self.posterior_ = FunctionPosterior(result.mean, X, at.kernels, result.posterior)
         self._log_evidence, self.log_likelihood_ = result.log_evidence, result.log_likelihood
         self.n_iter_ = result.steps

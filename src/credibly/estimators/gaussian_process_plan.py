@@ -1,5 +1,6 @@
 """From a user's choices to a posterior of latents: which likelihood, which inference, which kernel to start from."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from credibly.data.columns import Columns
-from credibly.errors import InputError
+from credibly.errors import DataWarning, InputError
 from credibly.estimators.linear_model import only
 from credibly.estimators.noise import NoiseChoice, read_noise, with_noise
 from credibly.estimators.sklearn_kernels import as_kernel
@@ -18,7 +19,7 @@ from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_softmax import ClassLatents, softmax_latents
 from credibly.inference.one_vs_rest import one_vs_rest
-from credibly.model.kernels import RBF, Constant, Kernel
+from credibly.model.kernels import RBF, Constant, Kernel, Periodic
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood, NormalMixture, threshold_likelihood
 from credibly.model.likelihoods.choices import LINKS, THRESHOLDS
 from credibly.numerics.arrays import Array, Codes
@@ -33,6 +34,7 @@ ARRAYS = 6  # of n × n numbers held at the peak, for two classes
 # 1e-8, EP's to 1e-12 (it is stationary in the sites), slopes to 1e-8 and 1e-6.
 LAPLACE_SEARCH_TOL, EP_SEARCH_TOL = 1e-16, 1e-12
 NOT_SYMMETRIC = 1e-8
+LOST_DIGITS, DOUBTFUL_DIGITS = 1e-3, 1e-6  # errors of latents, which are numbers of order one
 NOT_DEFINITE = 1e-8  # eigenvalue below zero, relative to the largest: more than rounding
 
 
@@ -158,7 +160,7 @@ def _likelihood(choice: Any, inference: str, n_classes: int) -> Likelihood | Cat
 # --- kernels -----------------------------------------------------------------------------------------------------
 
 
-def default_kernel(columns: Columns) -> Kernel:
+def default_kernel(columns: Columns, names: Sequence[str] | None = None) -> Kernel:
     """Constant × RBF with a length scale for each column, starting from the columns' own spreads.
 
     A column that is constant says nothing, and is not looked at.
@@ -169,22 +171,37 @@ def default_kernel(columns: Columns) -> Kernel:
         return variance
     spread = columns.scale[used]
     bounds = tuple((LENGTH_BOUNDS[0] * s, LENGTH_BOUNDS[1] * s) for s in spread.tolist())
-    chosen = None if used.size == len(columns.scale) else used.tolist()
-    return variance * RBF(tuple(spread * np.sqrt(used.size)), columns=chosen, length_scale_bounds=bounds)
+    every = used.size == len(columns.scale)
+    chosen: list[int | str] = [int(j) if names is None else names[int(j)] for j in used]
+    return variance * RBF(
+        tuple(spread * np.sqrt(used.size)), columns=None if every else chosen, length_scale_bounds=bounds
+    )
 
 
-def read_kernels(choice: Any, plan: Plan, columns: Columns, names: Sequence[str]) -> tuple[Kernel, ...]:
-    """`kernel=` as a tuple: one kernel for all classes, or one for each."""
+def read_kernels(choice: Any, plan: Plan, columns: Columns, names: Sequence[str] | None) -> tuple[Kernel, ...]:
+    """`kernel=` as a tuple: one kernel for all classes, or one for each; columns by name where the user named them."""
     if choice is None:
-        return (default_kernel(columns),)
+        return (default_kernel(columns, names),)
     if not isinstance(choice, list | tuple):
-        return (as_kernel(choice).resolved(names),)
+        return (translated(choice, columns),)
     if len(choice) != plan.n_functions or plan.n_functions == 1:
         raise InputError(
             f"kernel is a list of {len(choice)}; this model has {plan.n_functions} latent function(s) and takes one"
             + (f" kernel, or a list of {plan.n_functions}, one for each class." if plan.n_functions > 1 else " kernel.")
         )
-    return tuple(as_kernel(each).resolved(names) for each in choice)
+    return tuple(translated(each, columns) for each in choice)
+
+
+def translated(choice: Any, columns: Columns) -> Kernel:
+    """A kernel of ours, or one of scikit-learn translated."""
+    kernel = as_kernel(choice)
+    periodic = any(isinstance(leaf, Periodic) for leaf in kernel.leaves)
+    if periodic and kernel is not choice and len(columns.scale) > 1:
+        raise InputError(
+            "scikit-learn's ExpSineSquared is no covariance in several columns. Use credibly.kernels.Periodic, with "
+            "columns=[…] for the one that repeats (in several columns it is a product over them)."
+        )
+    return kernel
 
 
 def check_kernel(kernel: Kernel, X: Array) -> None:
@@ -200,9 +217,10 @@ def check_kernel(kernel: Kernel, X: Array) -> None:
             f"The kernel {kernel!r} is not finite on these rows (it overflows): scale the columns, or use other "
             "hyperparameters."
         )
+    size = float(np.abs(K).max(initial=0.0))
+    refuse_lost_digits(size)
     if kernel.positive_definite:
         return
-    size = float(np.abs(K).max())
     if not np.abs(K - K.T).max() <= NOT_SYMMETRIC * size:
         raise InputError(f"The kernel {kernel!r} is not symmetric: k(x, z) differs from k(z, x).")
     least = float(np.linalg.eigvalsh(K)[0])
@@ -211,6 +229,22 @@ def check_kernel(kernel: Kernel, X: Array) -> None:
             f"The kernel {kernel!r} is not positive semi-definite on these rows (smallest eigenvalue {least:.2g}), so "
             "it is no covariance. Use one of credibly.kernels, or sums and products of them."
         )
+
+
+def refuse_lost_digits(size: float) -> None:
+    """Warn where rounding of kernel values shows in the evidence, refuse where it makes it meaningless.
+
+    What counts are differences of order one between latents whose prior covariances are of this size.
+    """
+    error = float(np.finfo(float).eps * size)
+    advice = (
+        f"Kernel values reach {size:.1e}, so latents and log evidence are known to about {error:.0e} only. Centre and "
+        "scale the columns of a linear or polynomial kernel (StandardScaler), or use a smaller variance."
+    )
+    if error > LOST_DIGITS:
+        raise InputError(advice)
+    if error > DOUBTFUL_DIGITS:
+        warnings.warn(advice, DataWarning, stacklevel=5)
 
 
 def gigabytes(n_rows: int, n_functions: int) -> float:

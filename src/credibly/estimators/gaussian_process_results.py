@@ -25,6 +25,8 @@ from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.newton import Status
 
+DOUBTFUL_GAP = 0.05  # between averaged probabilities and shares of classes
+
 
 class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, BaseEstimator):
     """Everything that can be asked after `fit`; the subclass learns."""
@@ -40,6 +42,7 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
 
     classes_: AnyArray
     posterior_: FunctionPosterior
+    kernel_: Kernel | list[Kernel]
     status_: Status
     log_likelihood_: float
     _plan: Plan
@@ -108,11 +111,11 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
         noise, std = self._plan.noise, np.zeros(2)
         check_is_fitted(self)
         if noise is not None and noise.belief is not None:
-            sd = self._deviations()[0][-noise.belief.n_free :]
+            sd = self._deviations()[-noise.belief.n_free :]
             std = np.abs(noise.belief.slope(self._theta[-noise.belief.n_free :])) @ sd
         return float(std[0]) if np.ndim(self.label_noise) == 0 else std
 
-    def _deviations(self) -> tuple[Array, list[str]]:
+    def _deviations(self) -> Array:
         """Standard deviations of the logs, from the evidence by which hyperparameters are searched for."""
         check_is_fitted(self)
         if "hessian" not in self._lazy:
@@ -122,15 +125,18 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
                 self._lazy["hessian"] = evidence.hessian(at, self._quietly)
         return log_deviations(self._lazy["hessian"], at_bounds(self._kernels) | (not self.optimize))
 
-    def summary(self, level: float = 0.9) -> Summary:
+    def summary(self, level: float = 0.9, *, uncertainty: bool = True) -> Summary:
         """A table of the hyperparameters: value, interval, standard deviation of the logarithm.
 
-        Uncertainty is that of the evidence's curvature in the logarithms (2p further fits, done once).
+        Uncertainty is that of the evidence's curvature in the logarithms: two further fits for each hyperparameter,
+        done once, at the first request.
 
         Parameters
         ----------
         level : float
             Mass of the interval.
+        uncertainty : bool
+            False leaves intervals and standard deviations out, and takes no time.
 
         Returns
         -------
@@ -144,16 +150,33 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
             kernels=self._kernels,
             columns=feature_names(self),
             classes=self.classes_.tolist(),
-            deviations=self._deviations(),
+            deviations=self._deviations() if uncertainty else None,
             level=level,
             notes=[
-                f"k = {', '.join(map(repr, self._kernels))}",
+                f"k = {self.kernel_!r}",
                 f"log evidence: {evidence}; log likelihood: {self.log_likelihood_:.4f}; "
                 f"effective parameters: {self.effective_parameters_:.2f}",
-                *self._noise_notes(),
+                *(self._noise_notes() if uncertainty else []),
+                *self._doubts(),
                 self.status_.value,
             ],
         )
+
+    def _doubts(self) -> list[str]:
+        """What makes one doubt the approximation at first sight."""
+        order = ["One pass over the rows in the order given: another order gives another answer."]
+        if self.inference != "laplace":
+            return order if self.inference == "adf" else []
+        proba = np.exp(self._later("trained", lambda _, at: self._plan.predictive().log_proba(at.result.marginals())))
+        share = np.bincount(self._codes, minlength=len(self.classes_)) / len(self._codes)
+        gap = np.abs(proba.mean(axis=0) - share)
+        if gap.max() < DOUBTFUL_GAP or np.any(self.label_noise_):
+            return []
+        worst = len(gap) - 1 - int(gap[::-1].argmax())
+        return [
+            f"Averaged over the training rows P({self.classes_.tolist()[worst]!r}) is {proba[:, worst].mean():.2f}, "
+            f"their share {share[worst]:.2f}: Laplace is far from the posterior. Use inference='ep' for probabilities."
+        ]
 
     # --- prediction --------------------------------------------------------------------------------------------
 

@@ -241,10 +241,12 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         return super()._n_identified + self._n_flips
 
     def _what(self) -> str:
-        return f"classes {self.classes_.tolist()}"
+        how = "" if self._family is None else f", {self.inference}"
+        return f"classes {self.classes_.tolist()}{how}"
 
     def _notes(self) -> list[str]:
-        return [*self._noise_notes(), *super()._notes()]
+        order = "One pass over the rows in the order given: another order gives another answer; `mode` is the mean."
+        return [*self._noise_notes(), *([] if self._family is None else [order]), *super()._notes()]
 
     # --- prediction --------------------------------------------------------------------------------------------
 

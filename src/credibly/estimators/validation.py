@@ -251,12 +251,13 @@ def refuse_missing_labels(y: ArrayLike) -> None:
     """A missing label is an error for a discriminative model."""
     values = y if isinstance(y, np.ndarray) or hasattr(y, "__array__") else np.asarray(y, dtype=object)
     array = np.asarray(values)
-    if array.dtype != object or array.ndim != 1:
+    if array.ndim != 1 or not (array.dtype == object or array.dtype.kind == "f"):
         return
-    missing = [i for i, label in enumerate(array) if is_missing(label)]
-    if missing:
+    numbers = array.dtype.kind == "f"
+    missing = np.flatnonzero(np.isnan(array) if numbers else [is_missing(label) for label in array])
+    if missing.size:
         raise InputError(
-            f"y has missing labels (None or NaN) in {len(missing)} of {len(array)} rows, the first in row "
+            f"y has missing labels (None or NaN) in {missing.size} of {len(array)} rows, the first in row "
             f"{missing[0]}: drop those rows. (Generative models can learn from unlabelled rows; this one cannot.)"
         )
 

@@ -22,13 +22,15 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_laplace import Latents
+from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.averages import Tilted
 from credibly.numerics.fixed_point import Anderson
-from credibly.numerics.newton import Status
+from credibly.numerics.newton import HALVINGS, Status, silent
 
 GOAL = 1e-18  # squared change of a marginal, in its own standard deviations; finer is rounding of K
+FLOOR = 4 * np.finfo(float).eps
 SHORTER, LONGER = 0.7, 1.1  # what a step is multiplied by after a sweep that overshot, and after calm ones
 SMALLEST_STEP = 0.1
 CALM = 3  # sweeps that came nearer, one after the other
@@ -137,6 +139,10 @@ class SiteLatents:
         """log p(y_i | other rows), (n,): the masses of the cavities."""
         return self.tilted().log_mass
 
+    def marginals(self) -> Scores:
+        """Means and variances of the latents at the training rows."""
+        return Scores(self.mean, self.variance)
+
     def effective_parameters(self) -> float:
         """tr(Σ T)."""
         return float(self.sites.tau @ self.variance)
@@ -165,14 +171,17 @@ def expectation_propagation(
     RW06 Alg. 3.5; Minka 2001; Cseke & Heskes 2011 on parallel updates.
     """
     state, pace = _first_state(problem, start), Pace()
+    rounding = (FLOOR * np.diag(problem.K).max()) ** 2  # variances are differences from those of the prior
+    enough = max(controls.tol, GOAL, rounding)
     best, since = (np.inf, state), 0
     for sweep in range(1, controls.max_steps + 1):
         goal, improper = _targets(state)
         change = _change(state, goal)
-        controls.report(sweep - 1, change, change)
+        if controls.report is not silent:
+            controls.report(sweep - 1, np.nan if improper else -state.ep_log_evidence(), change)
         if change < best[0] and not improper:
             best, since = (change, state), 0
-        if change <= max(controls.tol, GOAL) and not improper:
+        if change <= enough and not improper:
             return replace(state, status=Status.CONVERGED, steps=sweep)
         since += 1
         pace.heed(change)
@@ -307,9 +316,9 @@ def _targets(state: SiteLatents) -> tuple[Sites, bool]:
 
 def _change(state: SiteLatents, goal: Sites) -> float:
     """Largest squared change of a marginal that its own new site would make, in its standard deviations."""
-    by_tau = (goal.tau - state.sites.tau) * state.variance
-    by_mean = (goal.nu - state.sites.nu - (goal.tau - state.sites.tau) * state.mean) * np.sqrt(state.variance)
-    return float(np.maximum(by_tau**2, by_mean**2).max())
+    by_tau = goal.tau - state.sites.tau
+    by_mean = goal.nu - state.sites.nu - by_tau * state.mean
+    return float(np.maximum((by_tau * state.variance) ** 2, by_mean**2 * state.variance).max())
 
 
 def _all_at_once(state: SiteLatents, goal: Sites, pace: Pace) -> SiteLatents:
@@ -323,8 +332,9 @@ def _all_at_once(state: SiteLatents, goal: Sites, pace: Pace) -> SiteLatents:
                 return SiteLatents.of(state.problem, sites)
             except NotPositiveDefinite:
                 pace.mixing.forget()
-    while True:
+    for _ in range(HALVINGS):
         try:
             return SiteLatents.of(state.problem, state.sites.towards(goal, step))
         except NotPositiveDefinite:
             step /= 2
+    return state

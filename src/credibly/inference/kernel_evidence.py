@@ -20,12 +20,13 @@ from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_softmax import ClassGaussian
 from credibly.inference.one_vs_rest import OneVsRestGaussian
+from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.newton import Status, silent
 
 FLAT = 1e-2  # slope, in nats per e-fold of a hyperparameter, that counts as none
-GAIN, LEVEL = 1e-10, 1e-4  # a step that gains less (of the evidence), and a slope that is less, end the search
+GAIN, LEVEL = 1e-9, 1e-4  # a step that gains less (of the evidence), and a slope that is less, end the search
 SAME_HEIGHT = 1e-10  # relative, of two evidences
 AT_BOUND = 1e-9
 ROUNDS = 3
@@ -72,6 +73,9 @@ class Inferred(Protocol):
 
     def effective_parameters(self) -> float:
         """tr(Σ W)."""
+
+    def marginals(self) -> Scores:
+        """Means and (co)variances of the latents at the training rows."""
 
     @property
     def posterior(self) -> LatentGaussian | ClassGaussian | OneVsRestGaussian:

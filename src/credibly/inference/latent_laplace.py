@@ -13,6 +13,7 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_newton import Mode, Point, find_mode
+from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.base import Expansion
 from credibly.model.likelihoods.kinds import concave_relative
@@ -131,6 +132,10 @@ class LaplaceLatents:
         out = np.full(len(y), np.nan)
         out[proper] = self.problem.likelihood.log_average(y[proper], cavity_m, cavity_v)
         return out
+
+    def marginals(self) -> Scores:
+        """Means and variances of the latents at the training rows."""
+        return Scores(self.mean, self.mode.precision.variances(self.problem.K))
 
     def effective_parameters(self) -> float:
         """tr(Σ W)."""

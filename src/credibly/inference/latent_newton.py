@@ -20,6 +20,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.newton import ARMIJO, HALVINGS, LOW_STEPS, Status, rounding
 
 CHORD = 3.0  # squared decrement below which a step is tried with the factor of the last one: n² instead of n³
+CHORD_GOAL = 1e-2
 CHORD_GAIN = 0.3  # what such a step must take off the squared decrement, or the factor is renewed
 
 
@@ -110,11 +111,13 @@ def find_mode(problem: LatentProblem[At, Factored_co], start: Array, controls: C
         controls.report(step - 1, here.value, decrement)
         if not fresh and decrement > CHORD_GAIN * last:
             precision, stand_in = problem.factorise(here)
-            fresh, replaced = True, replaced or stand_in
+            fresh, replaced, last = True, replaced or stand_in, np.inf  # what an old factor gained says nothing now
             continue
         shown = rounding(here.value)
         low = low + 1 if fresh and decrement <= shown else 0  # with an old factor δ² falls by a factor only
-        if decrement <= controls.tol or low > LOW_STEPS or (decrement <= shown and decrement >= last / 4):
+        # The evidence moves with the first power of the distance to the mode: cheap steps go a little further.
+        goal = controls.tol if fresh else CHORD_GOAL * controls.tol
+        if decrement <= goal or low > LOW_STEPS or (fresh and decrement <= shown and decrement >= last / 4):
             status = Status.CURVATURE_REPLACED if replaced else Status.CONVERGED
             break
         moved = _damped(problem, here, direction, decrement)

@@ -30,11 +30,7 @@ class OneVsRestGaussian:
 
     def scores(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
         """Mean (m, C) and covariance (m, C, C), which is diagonal; arguments as for `ClassGaussian.scores`."""
-        each = [q.scores(cross[c % len(cross)], prior[c % len(prior)]) for c, q in enumerate(self.parts)]
-        variance = np.zeros((len(each[0].mean), len(each), len(each)))
-        for c, score in enumerate(each):
-            variance[:, c, c] = score.variance
-        return Scores(np.column_stack([score.mean for score in each]), variance)
+        return _side_by_side([q.scores(cross[c % len(cross)], prior[c % len(prior)]) for c, q in enumerate(self.parts)])
 
     def joint(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
         """Mean (m, C) and covariance (C·m, C·m), class by class."""
@@ -104,9 +100,21 @@ class OneVsRestLatents:
             log_proba.append(part.problem.likelihood.log_average(one, cavity.mean, 1.0 / cavity.tau))
         return _own(log_softmax(np.column_stack(log_proba)), self.y)
 
+    def marginals(self) -> Scores:
+        """Means (n, C) and covariances (n, C, C), which are diagonal, of the latents at the training rows."""
+        return _side_by_side([part.marginals() for part in self.parts])
+
     def effective_parameters(self) -> float:
         """The sum over the classes."""
         return sum(part.effective_parameters() for part in self.parts)
+
+
+def _side_by_side(each: list[Scores]) -> Scores:
+    """Scores of independent classes as one."""
+    variance = np.zeros((len(each[0].mean), len(each), len(each)))
+    for c, score in enumerate(each):
+        variance[:, c, c] = score.variance
+    return Scores(np.column_stack([score.mean for score in each]), variance)
 
 
 def _own(log_proba: Array, y: Codes) -> Array:

@@ -75,8 +75,7 @@ class Status(Enum):
         "reported. Raise max_iter, use a smaller kernel variance, or inference='laplace'."
     )
     HYPERPARAMETER_AT_BOUND = (
-        "Converged; a hyperparameter of the kernel is at its bound: a length scale at its upper bound switches its "
-        "column off, and other bounds can be widened (summary() says which)."
+        "Converged; a hyperparameter of the kernel is at its bound. summary() says which, and what that means."
     )
     HYPERPARAMETERS_NOT_FOUND = (
         "The search for the kernel's hyperparameters ended where the evidence still rises; narrow the bounds, start "
@@ -98,6 +97,9 @@ class Status(Enum):
         "Stochastic gradient ended more than a tenth of a posterior standard deviation from the mode "
         "(distance_to_mode_ has the number); raise max_iter or use solver='newton'."
     )
+
+    def __str__(self) -> str:
+        return str(self.value)
 
     @property
     def good(self) -> bool:

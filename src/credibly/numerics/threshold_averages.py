@@ -200,12 +200,14 @@ def _moments(link: Link, y: Array, m: Array, s: Array) -> Tilted:
 def _step_moments(link: Link, y: Array, m: Array, s: Array) -> Array:
     """Log mass, mean and variance where the score is so far, or so wide, that the transition is a step; (3, n).
 
-    The normal beyond the step, and the link at the mean where that is on the wrong side: a heavy tail has more.
+    The normal beyond the step, and the link as far from it as the mean, or as scores usually are, where the mean is on
+    the wrong side: a heavy tail has more.
     """
     side = 2.0 * y - 1.0
     with np.errstate(divide="ignore", invalid="ignore"):  # a score without spread is on one side
         z = np.where(s > 0, side * (m - link.center) / s, side * np.sign(m - link.center) * np.inf)
-    beyond, here = log_normal_cdf(z), np.where(z > 0, -np.inf, link.log_prob(y, m))
+    away = link.center - side * np.maximum(np.abs(m - link.center), s)
+    beyond, here = log_normal_cdf(z), np.where(z > 0, -np.inf, link.log_prob(y, away))
     log_mass = np.logaddexp(beyond, here)
     share = np.exp(beyond - log_mass)
     hazard = np.where(np.isfinite(z), normal_hazard(np.where(np.isfinite(z), z, 0.0)), 0.0)

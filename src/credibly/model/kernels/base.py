@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from credibly.model.kernels.combine import Product, Sum
 
 Columns: TypeAlias = Sequence[int | str] | None
+MOST_SHOWN = 8  # numbers in a repr
 
 
 class Kernel(Adjustable, ABC):
@@ -184,10 +185,16 @@ def square_matrix(M: ArrayLike, n: int) -> Array:
 def shown(value: float | Sequence[float]) -> str:
     """A number, or several, to four digits."""
     if isinstance(value, Sequence):
-        return f"[{', '.join(map(shown, value))}]"
+        return f"[{_some([shown(it) for it in value])}]"
     return f"{value:.4g}"
+
+
+def _some(words: Sequence[str]) -> str:
+    """All of a few, or the first of many and how many more there are."""
+    more = len(words) - MOST_SHOWN
+    return ", ".join(words) if more <= 1 else f"{', '.join(words[:MOST_SHOWN])}, … {more} more"
 
 
 def shown_columns(columns: Columns) -> str:
     """The columns a kernel looks at, as the end of its arguments."""
-    return "" if columns is None else f", columns={list(columns)}"
+    return "" if columns is None else f", columns=[{_some([repr(it) for it in columns])}]"

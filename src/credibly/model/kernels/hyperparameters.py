@@ -154,12 +154,16 @@ def entries(leaf: Adjustable, name: str) -> list[Free]:
         return []
     value, prior = getattr(leaf, name), getattr(leaf, f"{name}_prior", None)
     bounds = getattr(leaf, f"{name}_bounds", DEFAULT_BOUNDS)
+    columns = getattr(leaf, "columns", None)
     if not isinstance(value, tuple):
-        return [Free(name, value, bounds, prior)]
+        one = (
+            columns is not None and len(columns) == 1 and any(it.name == name and it.per_column for it in leaf.numbers)
+        )
+        return [Free(f"{name}[{columns[0]}]" if columns is not None and one else name, value, bounds, prior)]
     every = bounds if isinstance(bounds[0], tuple) else (bounds,) * len(value)
     priors = prior if isinstance(prior, tuple) else (prior,) * len(value)
-    columns = getattr(leaf, "columns", None) or range(len(value))
-    return [Free(f"{name}[{column}]", *it) for column, *it in zip(columns, value, every, priors, strict=False)]
+    shown = range(len(value)) if columns is None else columns
+    return [Free(f"{name}[{column}]", *it) for column, *it in zip(shown, value, every, priors, strict=False)]
 
 
 def names(leaves: tuple[Adjustable, ...]) -> tuple[str, ...]:

@@ -286,7 +286,19 @@ def in_length_scales(kernel: Stationary, X: Array, Z: Array | None) -> Tables:
             f"The kernel has {scale.size} length scales and looks at {x.shape[1]} columns; give one length_scale "
             "for all columns or one for each, or choose columns=[…]."
         )
-    return Tables(x / scale, None if z is None else z / scale)
+    center = offset(x)
+    return Tables((x - center) / scale, None if z is None else (z - center) / scale)
+
+
+def offset(x: Array) -> Array:
+    """The first row, in columns whose numbers all lie within a factor of two of it; zero in others.
+
+    Such differences are exact, and stay so when they are divided by a length scale; 1e9 + 0.1 divided is not.
+    """
+    if not len(x):
+        return np.zeros(x.shape[1])
+    alike = (np.abs(x - x[0]) <= 0.5 * np.abs(x[0])).all(axis=0)
+    return np.where(alike, x[0], 0.0)
 
 
 def block_sums(kernel: Stationary, G: Array, block: slice, U: Array, cancels: bool) -> Array:
