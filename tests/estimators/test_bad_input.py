@@ -122,7 +122,7 @@ def test_an_array_of_text_is_refused_with_a_way_to_encode_it(cells):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (np.where(Y == 1, np.nan, 0.0), "y contains NaN"),
+        (np.where(Y == 1, np.nan, 0.0), "missing labels.*in 26 of 60 rows, the first in row"),
         ([None if label else "a" for label in Y], "missing labels.*first in row"),
         (pd.array([1] * 30 + [0] * 29 + [pd.NA], dtype="Int64"), "NaN|missing labels"),
         (X["age"], "continuous"),

@@ -42,10 +42,14 @@ class ClassPrecision(NamedTuple):
     @classmethod
     def of(cls, kernels: tuple[Array, ...], proba: Array) -> "ClassPrecision":
         r"""Factorise; :math:`\log|I + KW| = \sum_c \log|B_c| + \log|\sum_c E_c|`."""
-        parts, total = [], np.zeros_like(kernels[0])
-        for c, pi in enumerate(proba.T):
-            parts.append(Precision.of(kernels[c % len(kernels)], pi))
-            total += parts[-1].matrix()
+        if len(kernels) == 1 and (proba == proba[:, :1]).all():  # as before the first step: one factor serves all
+            parts = [Precision.of(kernels[0], proba[:, 0])] * proba.shape[1]
+            total = len(parts) * parts[0].matrix()
+        else:
+            parts, total = [], np.zeros_like(kernels[0])
+            for c, pi in enumerate(proba.T):
+                parts.append(Precision.of(kernels[c % len(kernels)], pi))
+                total += parts[-1].matrix()
         A = PSD.of(total, "the sum of class precisions")
         return cls(tuple(parts), A, sum(part.logdet for part in parts) + A.logdet)
 
