@@ -12,7 +12,7 @@ from scipy.stats import multivariate_normal, norm
 
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.ep import expectation_propagation
-from credibly.inference.kernel_evidence import KernelEvidence, maximise
+from credibly.inference.kernel_evidence import Climb, KernelEvidence, _one_round, maximise
 from credibly.inference.label_noise import FlipBelief
 from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian, Precision
@@ -636,3 +636,28 @@ def test_laplace_at_extremes(likelihood, rows, variance, length):
     assert (result.leave_one_out() <= 0).all()
     if variance < 1:  # the latents are known to be zero
         assert_allclose(result.log_evidence, likelihood.log_prob(y, np.zeros(len(y))).sum(), atol=1e-6)
+
+
+def test_a_search_steps_back_from_kernels_that_are_rounded_away():
+    """Far up, the values of a linear kernel on columns that are not centred lose all digits; the fit is not lost."""
+    X, _ = toy(30)
+    of = evidence(Constant(1.0, variance_bounds=(1e-5, 1e20)) * Linear(1.0), n=30)
+    far = KernelEvidence(X + 1e3, of.kernels, of.infer)
+    with pytest.raises(NotPositiveDefinite):
+        far.at(np.log([1e14, 1.0]), None, Controls())
+    found = maximise(far, far.bounds, [far.start, np.log([1e14, 1.0])], Controls(), silent)  # the second start is none
+    assert np.isfinite(found.at.result.log_evidence) and found.at.result.status.good
+
+
+def test_a_step_to_a_kernel_that_is_none_is_taken_back():
+    """A height that rises to 10, and beyond 5 there is no covariance."""
+    refused = []
+
+    def look(theta, warm):
+        if theta[0] > 5.0:
+            refused.append(theta[0])
+            raise NotPositiveDefinite("rounded away")
+        return Climb(theta.copy(), -((theta[0] - 10.0) ** 2), -2.0 * (theta - 10.0), np.zeros(1))
+
+    best = _one_round(look, look(np.zeros(1), None), np.array([[-20.0, 20.0]]))
+    assert refused and 1.0 <= best.theta[0] <= 5.0

@@ -412,3 +412,11 @@ def test_sines_are_the_same_in_one_column():
 def test_other_kernels_are_refused_by_name(kernel, message):
     with pytest.raises(InputError, match=message):
         as_kernel(kernel)
+
+
+def test_a_number_beyond_the_usual_bounds_is_a_factor_all_the_same():
+    for value in (1e-9, 1e-5, 1.0, 1e5, 1e9):
+        kernel = value * RBF()
+        low, high = np.exp(kernel.bounds[0])
+        assert kernel.left.variance == value
+        assert low <= value * (1 + 1e-12) and value <= high * (1 + 1e-12)

@@ -12,7 +12,13 @@ from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
 from credibly.data.threads import blas_threads
 from credibly.errors import ConvergenceWarning, InputError, NotDefinedError
-from credibly.estimators.gaussian_process_plan import Plan, check_kernel, check_size, read_kernels
+from credibly.estimators.gaussian_process_plan import (
+    Plan,
+    check_kernel,
+    check_size,
+    read_kernels,
+    tell_lost_digits,
+)
 from credibly.estimators.gaussian_process_results import GaussianProcessResults
 from credibly.estimators.linear_model import print_progress
 from credibly.estimators.validation import (
@@ -222,6 +228,8 @@ class GaussianProcessClassifier(GaussianProcessResults):
         self._codes = table.codes
         self.classes_ = table.classes
         self._search(X, kernels)
+        if self.optimize:
+            tell_lost_digits(max(float(kernel.diag(X).max()) for kernel in self._kernels), refuse=False)
         shown = [kernel.with_theta(learnt.theta) for kernel, learnt in zip(named, self._kernels, strict=True)]
         self.kernel_ = shown[0] if len(shown) == 1 else shown
 
@@ -254,7 +262,7 @@ class GaussianProcessClassifier(GaussianProcessResults):
         """Turn what was found into fitted attributes, and a bad status into one warning."""
         result = at.result
         self._theta, self._warm, self._lazy = at.theta, result.warm, dict[str, Any]()
-        self._kernels = at.kernels
+        self._kernels, self._held = at.kernels, not self.optimize
         self.posterior_ = FunctionPosterior(result.mean, X, at.kernels, result.posterior)
         self._log_evidence, self.log_likelihood_ = result.log_evidence, result.log_likelihood
         self.n_iter_ = result.steps

@@ -218,7 +218,7 @@ def check_kernel(kernel: Kernel, X: Array) -> None:
             "hyperparameters."
         )
     size = float(np.abs(K).max(initial=0.0))
-    refuse_lost_digits(size)
+    tell_lost_digits(size, refuse=True)
     if kernel.positive_definite:
         return
     if not np.abs(K - K.T).max() <= NOT_SYMMETRIC * size:
@@ -231,8 +231,8 @@ def check_kernel(kernel: Kernel, X: Array) -> None:
         )
 
 
-def refuse_lost_digits(size: float) -> None:
-    """Warn where rounding of kernel values shows in the evidence, refuse where it makes it meaningless.
+def tell_lost_digits(size: float, *, refuse: bool) -> None:
+    """Warn where rounding of kernel values shows in the evidence; refuse, before work starts, where it says nothing.
 
     What counts are differences of order one between latents whose prior covariances are of this size.
     """
@@ -241,7 +241,7 @@ def refuse_lost_digits(size: float) -> None:
         f"Kernel values reach {size:.1e}, so latents and log evidence are known to about {error:.0e} only. Centre and "
         "scale the columns of a linear or polynomial kernel (StandardScaler), or use a smaller variance."
     )
-    if error > LOST_DIGITS:
+    if error > LOST_DIGITS and refuse:
         raise InputError(advice)
     if error > DOUBTFUL_DIGITS:
         warnings.warn(advice, DataWarning, stacklevel=5)

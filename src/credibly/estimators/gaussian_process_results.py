@@ -31,9 +31,7 @@ DOUBTFUL_GAP = 0.05  # between averaged probabilities and shares of classes
 class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, BaseEstimator):
     """Everything that can be asked after `fit`; the subclass learns."""
 
-    inference: str
     label_noise: Any
-    optimize: bool
     max_n: int
     tol: float
     max_iter: int
@@ -52,6 +50,7 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
     _warm: Array
     _lazy: dict[str, Any]
     _log_evidence: float
+    _held: bool  # whether the hyperparameters are those given
 
     @property
     def _quietly(self) -> Controls:
@@ -77,8 +76,8 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
         check_is_fitted(self)
         if self._plan.one_vs_rest:
             raise NoEvidenceError(
-                f"log_evidence_ does not exist for inference={self.inference!r} with {self._plan.n_classes} classes: "
-                "each class is inferred against the rest, which is no model of all labels together. "
+                f"log_evidence_ does not exist for inference={self._plan.inference!r} with {self._plan.n_classes} "
+                "classes: each class is inferred against the rest, which is no model of all labels together. "
                 "one_vs_rest_log_evidence_ has the evidence of each part; inference='laplace' is joint."
             )
         return self._log_evidence
@@ -123,7 +122,7 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
                 evidence = self._plan.evidence(self.posterior_.X, self._codes, self._kernels, search=True)
                 at = evidence.at(self._theta, None, self._quietly)
                 self._lazy["hessian"] = evidence.hessian(at, self._quietly)
-        return log_deviations(self._lazy["hessian"], at_bounds(self._kernels) | (not self.optimize))
+        return log_deviations(self._lazy["hessian"], at_bounds(self._kernels) | self._held)
 
     def summary(self, level: float = 0.9, *, uncertainty: bool = True) -> Summary:
         """A table of the hyperparameters: value, interval, standard deviation of the logarithm.
@@ -146,7 +145,8 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
         check_is_fitted(self)
         evidence = "none (one against the rest)" if self._plan.one_vs_rest else f"{self.log_evidence_:.4f}"
         return hyperparameter_table(
-            title=f"{type(self).__name__}: {len(self._codes)} rows, classes {self.classes_.tolist()}, {self.inference}",
+            title=f"{type(self).__name__}: {len(self._codes)} rows, classes {self.classes_.tolist()}, "
+            f"{self._plan.inference}",
             kernels=self._kernels,
             columns=feature_names(self),
             classes=self.classes_.tolist(),
@@ -165,8 +165,8 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
     def _doubts(self) -> list[str]:
         """What makes one doubt the approximation at first sight."""
         order = ["One pass over the rows in the order given: another order gives another answer."]
-        if self.inference != "laplace":
-            return order if self.inference == "adf" else []
+        if self._plan.inference != "laplace":
+            return order if self._plan.inference == "adf" else []
         proba = np.exp(self._later("trained", lambda _, at: self._plan.predictive().log_proba(at.result.marginals())))
         share = np.bincount(self._codes, minlength=len(self.classes_)) / len(self._codes)
         gap = np.abs(proba.mean(axis=0) - share)

@@ -9,12 +9,14 @@ Notation
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
 
+from credibly.errors import NotPositiveDefinite
 from credibly.inference.label_noise import FlipBelief
 from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian
@@ -27,6 +29,7 @@ from credibly.numerics.newton import Status, silent
 
 FLAT = 1e-2  # slope, in nats per e-fold of a hyperparameter, that counts as none
 GAIN, LEVEL = 1e-9, 1e-4  # a step that gains less (of the evidence), and a slope that is less, end the search
+FORBIDDEN = 1e4  # nats below the best, for hyperparameters whose kernel gives no covariance in floating point
 SAME_HEIGHT = 1e-10  # relative, of two evidences
 AT_BOUND = 1e-9
 ROUNDS = 3
@@ -231,7 +234,10 @@ def maximise(
     progress : function of (evaluation, log evidence, largest slope)
     """
     search = Controls(max(controls.tol, evidence.search_tol), min(controls.max_steps, SEARCH_STEPS), silent)
-    climbs = [_climb(evidence, bounds, start, search, progress) for start in starts]
+    climbs = [_climb(evidence, bounds, starts[0], search, progress)]
+    for start in starts[1:]:
+        with suppress(NotPositiveDefinite):  # a drawn start whose kernel values are rounded away, or overflow
+            climbs.append(_climb(evidence, bounds, start, search, progress))
     best = max(climbs, key=lambda climb: climb.height)
     at = evidence.at(best.theta, best.warm, controls)
     return Found(at, _judged(at, best, bounds))
@@ -296,7 +302,10 @@ def _one_round(look: Callable[[Array, Array | None], Climb], first: Climb, bound
 
     def objective(theta: Array) -> tuple[float, Array]:
         nonlocal best
-        here = first if np.array_equal(theta, first.theta) else look(theta, best.warm)
+        try:
+            here = first if np.array_equal(theta, first.theta) else look(theta, best.warm)
+        except NotPositiveDefinite:  # so far out that kernel values are rounded away, or overflow: step back
+            return (FORBIDDEN - best.height) / unit, np.zeros_like(theta)
         best = here if here.above(best) else best
         return -here.height / unit, -here.slope / unit
 

@@ -12,13 +12,12 @@ import numpy as np
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian, Precision
-from credibly.inference.latent_newton import Mode, Point, find_mode
+from credibly.inference.latent_newton import AtMode, Mode, Point, find_mode
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.base import Expansion
 from credibly.model.likelihoods.kinds import concave_relative
 from credibly.numerics.arrays import Array
-from credibly.numerics.newton import Status
 
 
 class Latents(NamedTuple):
@@ -48,46 +47,15 @@ class Latents(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LaplaceLatents:
+class LaplaceLatents(AtMode[Expansion, Precision]):
     """The Gaussian at the mode of the latents, its evidence, and how the search for the mode ended."""
 
     problem: Latents
-    mode: Mode[Expansion, Precision]
 
     @property
     def posterior(self) -> LatentGaussian:
         """q(f)."""
         return LatentGaussian(self.mode.point.a, self.mode.precision)
-
-    @property
-    def mean(self) -> Array:
-        """The mode, (n,)."""
-        return self.mode.point.f
-
-    @property
-    def status(self) -> Status:
-        """How the search for the mode ended."""
-        return self.mode.status
-
-    @property
-    def steps(self) -> int:
-        """Newton steps."""
-        return self.mode.steps
-
-    @property
-    def warm(self) -> Array:
-        """Where a search with a similar kernel may start."""
-        return self.mode.point.a
-
-    @property
-    def log_likelihood(self) -> float:
-        """log p(y | f) at the mode."""
-        return float(self.mode.point.at.log_prob.sum())
-
-    @property
-    def log_evidence(self) -> float:
-        r""":math:`\log p(y \mid \hat f) - \frac12 a^T \hat f - \frac12 \log|I + KW|` (RW06 eq. 3.32)."""
-        return -self.mode.point.value - 0.5 * self.mode.precision.logdet
 
     def gradient_matrices(self) -> list[Array]:
         r"""M with ∂ log evidence/∂θ = Σᵢⱼ Mᵢⱼ ∂Kᵢⱼ/∂θ, the mode's own movement included.
@@ -168,7 +136,7 @@ def laplace_latents(problem: Latents, start: Array | None = None, controls: Cont
             starts.append(find_mode(problem._replace(likelihood=relative), zero, controls).point.a)
         if start is not None:
             starts.append(zero)
-    found = [LaplaceLatents(problem, _finished(problem, find_mode(problem, a, controls))) for a in starts]
+    found = [LaplaceLatents(_finished(problem, find_mode(problem, a, controls)), problem) for a in starts]
     return max(found, key=lambda it: (it.status.good, it.log_evidence))
 
 

@@ -11,6 +11,7 @@ r     a - ∇ log p(y | f), so that K r is the gradient in a                    
 ====  ===================================================================================  =============
 """
 
+from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -38,6 +39,10 @@ class LocalLikelihood(Protocol):
 
 class Weighing(Protocol):
     """K⁻¹ + W, factorised."""
+
+    @property
+    def logdet(self) -> float:
+        """Log determinant of I + K W."""
 
     def weigh(self, u: Array) -> Array:
         """(K + W⁻¹)⁻¹ u."""
@@ -80,6 +85,43 @@ class Mode(NamedTuple, Generic[At, Factored_co]):
     precision: Factored_co
     status: Status
     steps: int
+
+
+@dataclass(frozen=True)
+class AtMode(Generic[At, Factored_co]):
+    """The Gaussian at a mode of the latents, its evidence, and how the search for the mode ended."""
+
+    mode: Mode[At, Factored_co]
+
+    @property
+    def mean(self) -> Array:
+        """The mode, (n,) or (n, C)."""
+        return self.mode.point.f
+
+    @property
+    def status(self) -> Status:
+        """How the search for the mode ended."""
+        return self.mode.status
+
+    @property
+    def steps(self) -> int:
+        """Newton steps."""
+        return self.mode.steps
+
+    @property
+    def warm(self) -> Array:
+        """Where a search with a similar kernel may start."""
+        return self.mode.point.a
+
+    @property
+    def log_likelihood(self) -> float:
+        """log p(y | f) at the mode."""
+        return float(self.mode.point.at.log_prob.sum())
+
+    @property
+    def log_evidence(self) -> float:
+        r""":math:`\log p(y \mid \hat f) - \frac12 a^T \hat f - \frac12 \log|I + KW|` (RW06 eq. 3.32, 3.44)."""
+        return -self.mode.point.value - 0.5 * self.mode.precision.logdet
 
 
 def find_mode(problem: LatentProblem[At, Factored_co], start: Array, controls: Controls) -> Mode[At, Factored_co]:

@@ -21,13 +21,12 @@ import numpy as np
 
 from credibly.inference.laplace import Controls
 from credibly.inference.latent import Precision
-from credibly.inference.latent_newton import Mode, Point, find_mode
+from credibly.inference.latent_newton import AtMode, Point, find_mode
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Categorical
 from credibly.model.likelihoods.categorical import CategoricalExpansion
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Status
 
 LOO_TOL = 1e-6  # of leave-one-out probabilities
 
@@ -133,46 +132,15 @@ class ClassGaussian:
 
 
 @dataclass(frozen=True)
-class SoftmaxLatents:
+class SoftmaxLatents(AtMode[CategoricalExpansion, ClassPrecision]):
     """The Gaussian at the joint mode of all latents, its evidence, and how the search for the mode ended."""
 
     problem: ClassLatents
-    mode: Mode[CategoricalExpansion, ClassPrecision]
 
     @property
     def posterior(self) -> ClassGaussian:
         """q(f)."""
         return ClassGaussian(self.mode.point.a, self.mode.precision)
-
-    @property
-    def mean(self) -> Array:
-        """The mode, (n, C)."""
-        return self.mode.point.f
-
-    @property
-    def status(self) -> Status:
-        """How the search for the mode ended."""
-        return self.mode.status
-
-    @property
-    def steps(self) -> int:
-        """Newton steps."""
-        return self.mode.steps
-
-    @property
-    def warm(self) -> Array:
-        """Where a search with a similar kernel may start."""
-        return self.mode.point.a
-
-    @property
-    def log_likelihood(self) -> float:
-        """log p(y | f) at the mode."""
-        return float(self.mode.point.at.log_prob.sum())
-
-    @property
-    def log_evidence(self) -> float:
-        r""":math:`\log p(y \mid \hat f) - \frac12 a^T \hat f - \frac12 \log|I + KW|` (RW06 eq. 3.44)."""
-        return -self.mode.point.value - 0.5 * self.mode.precision.logdet
 
     def gradient_matrices(self) -> list[Array]:
         r"""M_c with ∂ log evidence/∂θ = Σ_c Σᵢⱼ (M_c)ᵢⱼ ∂(K_c)ᵢⱼ/∂θ; one matrix where the kernel is shared.
@@ -247,4 +215,4 @@ def softmax_latents(
     RW06 Alg. 3.3.
     """
     zero = np.zeros((len(problem.y), problem.likelihood.n_classes))
-    return SoftmaxLatents(problem, find_mode(problem, zero if start is None else start, controls))
+    return SoftmaxLatents(find_mode(problem, zero if start is None else start, controls), problem)

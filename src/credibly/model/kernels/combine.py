@@ -11,9 +11,18 @@ from numpy.typing import ArrayLike
 
 from credibly.errors import InputError
 from credibly.model.kernels.base import Kernel, square_matrix
-from credibly.model.kernels.hyperparameters import Adjustable, changed, checked_theta, is_free
+from credibly.model.kernels.hyperparameters import (
+    DEFAULT_BOUNDS,
+    Adjustable,
+    changed,
+    checked_theta,
+    is_free,
+    positive_number,
+)
 from credibly.model.kernels.simple import Constant, White
 from credibly.numerics.arrays import Array
+
+WIDER = 1e3  # how far around a number that is itself outside the usual bounds it is searched for
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,7 +156,9 @@ def as_factor(part: object) -> Kernel:
     if isinstance(part, Kernel):
         return part
     if isinstance(part, int | float | np.number) and not isinstance(part, bool):
-        return Constant(float(part))
+        low, high = DEFAULT_BOUNDS
+        value = positive_number(part, "variance of Constant")
+        return Constant(value, variance_bounds=(min(low, value / WIDER), max(high, value * WIDER)))
     raise InputError(f"A kernel can be added to, or multiplied by, a kernel or a positive number; got {part!r}.")
 
 
