@@ -185,10 +185,7 @@ def expectation_propagation(
             return replace(state, status=Status.CONVERGED, steps=sweep)
         since += 1
         pace.heed(change)
-        if since % PATIENCE == 0:
-            state = sequential_sweep(state).state
-        else:
-            state = _all_at_once(state, goal, pace)
+        state = _row_by_row(state) if since % PATIENCE == 0 else _all_at_once(state, goal, pace)
     return replace(best[1], status=Status.SWEEP_LIMIT, steps=controls.max_steps)
 
 
@@ -232,6 +229,8 @@ def assumed_density_filtering(
     Minka 2001, sec. 3.2.
     """
     passed = sequential_sweep(_first_state(problem, None))
+    if np.isnan(passed.log_masses).any():
+        raise NotPositiveDefinite("a variance met on the way is lost in rounding: the kernel's values are too large.")
     return replace(passed.state, status=Status.CONVERGED, steps=1, log_masses=passed.log_masses)
 
 
@@ -250,7 +249,7 @@ def sequential_sweep(state: SiteLatents) -> Sweep:
     """
     problem = state.problem
     n = len(problem.y)
-    log_masses = np.zeros(n)
+    log_masses = np.full(n, np.nan)  # stays so where a cavity is no Gaussian
     for rows in np.array_split(np.arange(n), min(BLOCKS, n)):
         mean, cov = state.posterior.joint(problem.K[:, rows], problem.K[np.ix_(rows, rows)])
         tau, nu = (site.copy() for site in state.sites)
@@ -319,6 +318,14 @@ def _change(state: SiteLatents, goal: Sites) -> float:
     by_tau = goal.tau - state.sites.tau
     by_mean = goal.nu - state.sites.nu - by_tau * state.mean
     return float(np.maximum((by_tau * state.variance) ** 2, by_mean**2 * state.variance).max())
+
+
+def _row_by_row(state: SiteLatents) -> SiteLatents:
+    """A sequential sweep, or the state as it is where that ends in sites that give no Gaussian."""
+    try:
+        return sequential_sweep(state).state
+    except NotPositiveDefinite:
+        return state
 
 
 def _all_at_once(state: SiteLatents, goal: Sites, pace: Pace) -> SiteLatents:
