@@ -11,7 +11,7 @@ import numpy as np
 from credibly.data.columns import Columns
 from credibly.errors import DataWarning, InputError
 from credibly.estimators.linear_model import only
-from credibly.estimators.noise import NoiseChoice, read_noise, with_noise
+from credibly.estimators.noise import NoiseChoice, read_noise
 from credibly.estimators.sklearn_kernels import as_kernel
 from credibly.inference.ep import SiteLatents, assumed_density_filtering, expectation_propagation
 from credibly.inference.kernel_evidence import Inferred, KernelEvidence
@@ -22,6 +22,7 @@ from credibly.inference.one_vs_rest import one_vs_rest
 from credibly.model.kernels import RBF, Constant, Kernel, Periodic
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood, NormalMixture, threshold_likelihood
 from credibly.model.likelihoods.choices import LINKS, THRESHOLDS
+from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.numerics.arrays import Array, Codes
 from credibly.predictive import OneVsRestPredictive, Predictive, predictive_of
 
@@ -97,9 +98,9 @@ class Plan:
 
     def at(self, flips: Array | None) -> Likelihood | Categorical:
         """The likelihood of recorded labels, with these flip probabilities or the fixed ones."""
-        if flips is None and self.noise is not None:
-            flips = self.noise.flips
-        return self.likelihood if flips is None else with_noise(self.likelihood, flips)  # type: ignore[return-value]
+        if self.noise is None or isinstance(self.likelihood, Categorical):
+            return self.likelihood
+        return LabelNoise(self.likelihood, *(self.noise.flips if flips is None else flips).tolist())
 
     def evidence(self, X: Array, y: Codes, kernels: tuple[Kernel, ...], *, search: bool = False) -> KernelEvidence:
         """log p(y | X) as a function of hyperparameters, or the one that they are searched for by."""

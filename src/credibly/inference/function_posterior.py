@@ -50,11 +50,6 @@ class FunctionPosterior:
         variance = self._scores(K, tuple(np.diag(k) for k in K)).variance
         return variance if variance.ndim == 1 else np.einsum("ncc->nc", variance).copy()
 
-    def _scores(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
-        if isinstance(self.gaussian, LatentGaussian):
-            return self.gaussian.scores(cross[0], prior[0])
-        return self.gaussian.scores(cross, prior)
-
     def scores(self, X: Array) -> Scores:
         """Mean and variance of the latents at other rows: (m,), (m,); K classes: (m, K), (m, K, K)."""
         rows = max(1, CHUNK // (len(self.X) * (self.mean.shape[1] if self.mean.ndim > 1 else 1)))
@@ -62,12 +57,19 @@ class FunctionPosterior:
         return Scores(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
     def _some_scores(self, X: Array) -> Scores:
-        with np.errstate(all="ignore"):  # what overflows is refused below
-            cross = tuple(kernel(self.X, X) for kernel in self.kernels)
-            prior = tuple(kernel.diag(X) for kernel in self.kernels)
-        if not all(np.isfinite(numbers).all() for numbers in (*cross, *prior)):
-            raise InputError("The kernel is not finite between these rows and those of the fit (it overflows).")
-        found = self._scores(cross, prior)
+        with np.errstate(all="ignore"):  # what overflows is refused
+            prior = finite(tuple(kernel.diag(X) for kernel in self.kernels))
+        return self._scores(self._cross(X), prior)
+
+    def _cross(self, X: Array) -> tuple[Array, ...]:
+        with np.errstate(all="ignore"):
+            return finite(tuple(kernel(self.X, X) for kernel in self.kernels))
+
+    def _scores(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
+        if isinstance(self.gaussian, LatentGaussian):
+            found = self.gaussian.scores(cross[0], prior[0])
+        else:
+            found = self.gaussian.scores(cross, prior)
         own = found.variance if found.variance.ndim == 1 else np.einsum("mcc->cm", found.variance)
         if ((own <= LOST * np.array(prior)) & (np.array(prior) > 0)).any():
             raise InputError(
@@ -79,7 +81,9 @@ class FunctionPosterior:
 
     def joint(self, X: Array) -> Scores:
         """Mean (m,) or (m, K) and covariance of the latents at other rows together: (m, m), or (K·m, K·m)."""
-        cross, prior = tuple(kernel(self.X, X) for kernel in self.kernels), tuple(kernel(X) for kernel in self.kernels)
+        cross = self._cross(X)
+        with np.errstate(all="ignore"):
+            prior = finite(tuple(kernel(X) for kernel in self.kernels))
         if isinstance(self.gaussian, LatentGaussian):
             return self.gaussian.joint(cross[0], prior[0])
         return self.gaussian.joint(cross, prior)
@@ -92,3 +96,10 @@ class FunctionPosterior:
         noise = rng.standard_normal((size, root.shape[1])) @ root.T  # (size, K·m), class by class
         drawn = noise.reshape(size, -1, len(X)).transpose(0, 2, 1)
         return np.asarray(mean.reshape(len(X), -1) + drawn)
+
+
+def finite(values: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Kernel values as they are, or an error where they overflow."""
+    if not all(np.isfinite(numbers).all() for numbers in values):
+        raise InputError("The kernel is not finite between these rows and those of the fit (it overflows).")
+    return values

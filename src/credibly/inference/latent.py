@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
-from scipy.linalg import lapack
 
 from credibly.inference.posterior import Scores
 from credibly.numerics.arrays import Array
@@ -72,22 +71,18 @@ class Precision(NamedTuple):
 
     def explained(self, cross: Array) -> Array:
         """diag(Cᵀ R C) for columns C (n, m): what the data take off the prior variances."""
-        half = self._half(cross)
+        half = self.B.half_solve_scaled(self.root, cross)
         gone: Array = np.einsum("ij,ij->j", half, half)
         return gone if self.lift is None else gone - ((self.lift @ cross) ** 2).sum(axis=0)
 
     def reduced(self, prior: Array, cross: Array) -> Array:
         """prior - Cᵀ R C, (m, m)."""
-        half = self._half(cross)
+        half = self.B.half_solve_scaled(self.root, cross)
         left = prior - half.T @ half
         if self.lift is None:
             return np.asarray(left)
         raised = self.lift @ cross
         return np.asarray(left + raised.T @ raised)
-
-    def _half(self, cross: Array) -> Array:
-        scaled = (cross.T * self.root).T  # Fortran order, which LAPACK overwrites instead of copying
-        return np.asarray(lapack.dtrtrs(self.B.factor, scaled, lower=1, overwrite_b=1)[0])
 
     def matrix(self) -> Array:
         """R itself, whose elements evidence gradients need all."""

@@ -31,6 +31,11 @@ from credibly.numerics.linalg import PSD
 LOO_TOL = 1e-6  # of leave-one-out probabilities
 
 
+def of_class(items: tuple[Array, ...], c: int) -> Array:
+    """What belongs to class c, of one for all classes or one for each."""
+    return items[0] if len(items) == 1 else items[c]
+
+
 class ClassPrecision(NamedTuple):
     """K⁻¹ + W over all classes, by one factor for each class and one for their sum."""
 
@@ -47,7 +52,7 @@ class ClassPrecision(NamedTuple):
         else:
             parts, total = [], np.zeros_like(kernels[0])
             for c, pi in enumerate(proba.T):
-                parts.append(Precision.of(kernels[c % len(kernels)], pi))
+                parts.append(Precision.of(of_class(kernels, c), pi))
                 total += parts[-1].matrix()
         A = PSD.of(total, "the sum of class precisions")
         return cls(tuple(parts), A, sum(part.logdet for part in parts) + A.logdet)
@@ -80,10 +85,6 @@ class ClassLatents(NamedTuple):
         """K⁻¹ + W; the softmax is log-concave, so its curvature always serves."""
         return ClassPrecision.of(self.kernels, here.at.proba), False
 
-    def kernel(self, c: int) -> Array:
-        """K_c."""
-        return self.kernels[c % len(self.kernels)]
-
 
 @dataclass(frozen=True)
 class ClassGaussian:
@@ -98,8 +99,8 @@ class ClassGaussian:
     def _parts(self, cross: tuple[Array, ...]) -> tuple[Array, list[Array]]:
         """k*ᵀa (m, C), and z_c = L_A⁻¹ E_c k*_c for every class, so that covariances gain z_cᵀ z_d."""
         classes = range(self.a.shape[1])
-        mean = np.column_stack([cross[c % len(cross)].T @ self.a[:, c] for c in classes])
-        weighed = (self.precision.parts[c].weigh(cross[c % len(cross)]) for c in classes)
+        mean = np.column_stack([of_class(cross, c).T @ self.a[:, c] for c in classes])
+        weighed = (self.precision.parts[c].weigh(of_class(cross, c)) for c in classes)
         return mean, [self.precision.A.half_solve(own) for own in weighed]
 
     def scores(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
@@ -117,7 +118,7 @@ class ClassGaussian:
         mean, z = self._parts(cross)
         cov = np.array([[np.einsum("nm,nm->m", left, right) for right in z] for left in z])
         for c, part in enumerate(self.precision.parts):
-            cov[c, c] += prior[c % len(prior)] - part.explained(cross[c % len(cross)])
+            cov[c, c] += of_class(prior, c) - part.explained(of_class(cross, c))
         return Scores(mean, np.moveaxis(cov, -1, 0))
 
     def joint(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
@@ -127,7 +128,7 @@ class ClassGaussian:
         m = len(mean)
         for c, part in enumerate(self.precision.parts):
             block = slice(c * m, (c + 1) * m)
-            cov[block, block] += part.reduced(prior[c % len(prior)], cross[c % len(cross)])
+            cov[block, block] += part.reduced(of_class(prior, c), of_class(cross, c))
         return Scores(mean, cov)
 
 
@@ -164,7 +165,7 @@ class SoftmaxLatents(AtMode[CategoricalExpansion, ClassPrecision]):
         precision, blocks, z = self.mode.precision, [], []
         cov = np.zeros((len(self.problem.y), *[self.problem.likelihood.n_classes] * 2))
         for c, part in enumerate(precision.parts):
-            K, E = self.problem.kernel(c), part.matrix()
+            K, E = of_class(self.problem.kernels, c), part.matrix()
             cov[:, c, c] = part.variances(K, E)
             G = precision.A.half_solve(E)
             z.append(G @ K)

@@ -12,6 +12,7 @@ import numpy as np
 from credibly.inference.ep import SiteLatents
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_laplace import Latents
+from credibly.inference.latent_softmax import of_class
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array, Codes
@@ -30,11 +31,11 @@ class OneVsRestGaussian:
 
     def scores(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
         """Mean (m, C) and covariance (m, C, C), which is diagonal; arguments as for `ClassGaussian.scores`."""
-        return _side_by_side([q.scores(cross[c % len(cross)], prior[c % len(prior)]) for c, q in enumerate(self.parts)])
+        return _side_by_side([q.scores(of_class(cross, c), of_class(prior, c)) for c, q in enumerate(self.parts)])
 
     def joint(self, cross: tuple[Array, ...], prior: tuple[Array, ...]) -> Scores:
         """Mean (m, C) and covariance (C·m, C·m), class by class."""
-        each = [q.joint(cross[c % len(cross)], prior[c % len(prior)]) for c, q in enumerate(self.parts)]
+        each = [q.joint(of_class(cross, c), of_class(prior, c)) for c, q in enumerate(self.parts)]
         m = len(each[0].mean)
         cov = np.zeros((len(each) * m, len(each) * m))
         for c, score in enumerate(each):
@@ -142,9 +143,7 @@ def one_vs_rest(
     start : (C, 2, n) array, optional
     """
     parts = [
-        infer(
-            Latents(kernels[c % len(kernels)], (y == c).astype(float), likelihood), None if start is None else start[c]
-        )
+        infer(Latents(of_class(kernels, c), (y == c).astype(float), likelihood), None if start is None else start[c])
         for c in range(int(y.max()) + 1)
     ]
     return OneVsRestLatents(tuple(parts), y, len(kernels) == 1)

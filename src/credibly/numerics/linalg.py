@@ -79,6 +79,11 @@ class PSD:
         """L⁻¹ b, so that bᵀ A⁻¹ b is its squared length."""
         return np.asarray(lapack.dtrtrs(self.factor, b, lower=1)[0]).reshape(b.shape)
 
+    def half_solve_scaled(self, s: Array, b: Array) -> Array:
+        """L⁻¹ diag(s) b for many columns b, without a copy beside the result."""
+        scaled = (b.T * s).T  # Fortran order, which LAPACK overwrites
+        return np.asarray(lapack.dtrtrs(self.factor, scaled, lower=1, overwrite_b=1)[0])
+
     def half_solve_transposed(self, b: Array) -> Array:
         """L⁻ᵀ b: white noise b becomes noise of covariance A⁻¹."""
         return np.asarray(lapack.dtrtrs(self.factor, b, lower=1, trans=1)[0]).reshape(b.shape)
