@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from credibly.inference.conjugate import Joint, PlugInJoint
+from credibly.inference.drawn_posterior import DrawnScores
 from credibly.inference.posterior import Scores, normal_quantile
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
 from credibly.model.likelihoods.families import NegativeBinomial, Poisson
@@ -23,6 +24,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.quadrature import gauss_hermite, normal_points
 from credibly.numerics.special import log_softmax, log_sum_exp
+from credibly.numerics.weighted_draws import weighted_quantiles
 
 FEW_CLASSES = 5  # beyond that an error of 1e-4 costs milliseconds a row; predictions then aim at 1e-3
 QUANTILE_POINTS = 4096  # deterministic draws for quantiles of softmax probabilities: rank error of some 1e-3
@@ -43,8 +45,11 @@ class Predictive(Protocol):
     def interval(self, scores: Scores, level: float) -> Array:
         """Equal-tailed credible interval of the probability: (n, 2) for two classes, (n, K, 2) for more."""
 
+    def log_proba_at(self, f: Array) -> Array:
+        """log p(class | f), (…, n, K), at given scores: (…, n, 1) for two classes, (…, n, K) for more."""
+
     def proba(self, f: Array) -> Array:
-        """Class probabilities (…, n, K) at given scores: (…, n, 1) for two classes, (…, n, K) for more."""
+        """The same as probabilities."""
 
 
 def predictive_of(likelihood: Likelihood | Categorical) -> Predictive:
@@ -71,10 +76,14 @@ class BinaryPredictive:
         half = normal_quantile(level) * np.sqrt(scores.variance)
         return self.likelihood.mean(np.column_stack([scores.mean - half, scores.mean + half]))
 
-    def proba(self, f: Array) -> Array:
-        """Class probabilities (…, n, 2) at given scores (…, n, 1)."""
+    def log_proba_at(self, f: Array) -> Array:
+        """log p(class | f), (…, n, 2), at given scores (…, n, 1)."""
         log_proba: Array = np.concatenate([self.likelihood.log_prob(np.array(c), f) for c in (0, 1)], axis=-1)
-        return np.exp(log_proba)
+        return log_proba
+
+    def proba(self, f: Array) -> Array:
+        """The same as probabilities."""
+        return np.exp(self.log_proba_at(f))
 
 
 class SoftmaxPredictive:
@@ -99,8 +108,12 @@ class SoftmaxPredictive:
         normal_quantile(level)  # checks the level
         return drawn_interval(self.proba, scores, level)
 
+    def log_proba_at(self, f: Array) -> Array:
+        """log p(class | f) at given scores, both (…, n, K)."""
+        return log_softmax(f)
+
     def proba(self, f: Array) -> Array:
-        """Class probabilities at given scores, both (…, n, K)."""
+        """The same as probabilities."""
         return self.likelihood.mean(f)
 
 
@@ -127,9 +140,13 @@ class OneVsRestPredictive:
         normal_quantile(level)  # checks the level
         return drawn_interval(self.proba, scores, level)
 
+    def log_proba_at(self, f: Array) -> Array:
+        """log p(class | f) at given scores, both (…, n, K)."""
+        return log_softmax(self.likelihood.log_prob(np.array(1.0), f))
+
     def proba(self, f: Array) -> Array:
-        """Class probabilities at given scores, both (…, n, K)."""
-        return np.exp(log_softmax(self.likelihood.log_prob(np.array(1.0), f)))
+        """The same as probabilities."""
+        return np.exp(self.log_proba_at(f))
 
 
 class MeanPredictive:
@@ -223,6 +240,20 @@ class Mixture(NamedTuple):
             settled = high - low <= step
             low, high = np.where(enough | settled, low, middle), np.where(enough & ~settled, middle, high)
         return np.asarray(high)
+
+
+def drawn_log_proba(predictive: Predictive, scores: DrawnScores) -> Array:
+    """log p(class | x), (n, K), averaged over weighted draws of the scores."""
+    terms = predictive.log_proba_at(scores.f) + scores.log_weights[:, None, None]
+    return np.asarray(np.logaddexp.reduce(terms, axis=0))
+
+
+def weighted_interval(predictive: Predictive, scores: DrawnScores, level: float) -> Array:
+    """Equal-tailed interval of the probability over weighted draws: (n, 2) of the second of two classes, (n, K, 2)."""
+    normal_quantile(level)  # checks the level
+    ends = np.array([0.5 - level / 2, 0.5 + level / 2])
+    intervals = weighted_quantiles(predictive.proba(scores.f), np.exp(scores.log_weights), ends)
+    return np.asarray(intervals[:, 1] if intervals.shape[1] == 2 else intervals)
 
 
 def drawn_interval(proba: Callable[[Array], Array], scores: Scores, level: float) -> Array:

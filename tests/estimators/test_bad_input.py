@@ -253,7 +253,7 @@ def test_magnitudes_inside_floating_point_change_nothing(factor):
 @pytest.mark.parametrize(
     ("choices", "message"),
     [
-        ({"inference": "ep"}, "'laplace'"),
+        ({"inference": "mcmc"}, "'laplace'"),
         ({"solver": "lbfgs"}, "'newton', 'sgd'"),
         ({"multi_class": "ovr"}, "'auto', 'softmax'"),
         ({"label_noise": 0.5}, "label_noise"),

@@ -69,6 +69,9 @@ class Rows(Protocol):
     def in_blocks(self, block_rows: int) -> "Rows":
         """The same rows, handed out in blocks of this size."""
 
+    def relabelled(self, y: AnyArray) -> "Rows":
+        """The same rows with other labels, or anything else that belongs to each of them: (n, …)."""
+
     def sample(self, rng: np.random.Generator, size: int) -> "Rows":
         """A random part of the rows, weighted so that its sums estimate those of all rows."""
 
@@ -118,7 +121,7 @@ class MemoryRows:
         if len(cuts) == 1:
             return block(self._block(cuts[0]))
         with single_threaded_blas():
-            return reduce(merge, in_order(lambda cut: block(self._block(cut)), cuts, self._threads()))
+            return reduce(merge, in_order(lambda cut: block(self._block(cut)), cuts, self.threads or default_threads()))
 
     def map(self, block: RowWise) -> Array:
         """Apply `block` to every block of rows and stack what it returns."""
@@ -126,7 +129,9 @@ class MemoryRows:
         if len(cuts) == 1:
             return block(self._block(cuts[0]))
         with single_threaded_blas():
-            return np.concatenate(list(in_order(lambda cut: block(self._block(cut)), cuts, self._threads())))
+            return np.concatenate(
+                list(in_order(lambda cut: block(self._block(cut)), cuts, self.threads or default_threads()))
+            )
 
     def through(self, change: Change) -> "MemoryRows":
         """The same rows with `change` applied, when they are asked for."""
@@ -135,6 +140,13 @@ class MemoryRows:
     def in_blocks(self, block_rows: int) -> "MemoryRows":
         """The same rows, handed out in blocks of this size."""
         return replace(self, block_rows=block_rows)
+
+    def relabelled(self, y: AnyArray) -> "MemoryRows":
+        """The same rows with other labels, or anything else that belongs to each of them: (n, …)."""
+        again = replace(self, y=y)
+        if "_changed_table" in vars(self):  # not to be changed anew
+            vars(again)["_changed_table"] = self._changed_table
+        return again
 
     def sample(self, rng: np.random.Generator, size: int) -> "MemoryRows":
         """`size` rows drawn without replacement, in order, each standing for n / size of them."""
@@ -172,6 +184,3 @@ class MemoryRows:
         largest = self.block_rows or (n if n * d < WORTH_THREADS else max(FEWEST_ROWS, CACHED_NUMBERS // d))
         ends = np.linspace(0, n, -(-n // largest) + 1).astype(int).tolist()  # blocks of almost the same size
         return [slice(start, end) for start, end in pairwise(ends)]
-
-    def _threads(self) -> int:
-        return self.threads or default_threads()

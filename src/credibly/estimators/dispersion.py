@@ -14,7 +14,7 @@ from credibly.errors import InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.learning import learn, objective_of
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.inference.laplace import laplace
-from credibly.inference.objective import scores
+from credibly.inference.objective import Objective, scores
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.families import NegativeBinomial
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, pearson, starting_scores
@@ -243,3 +243,26 @@ def _first_guess(problem: Problem) -> float:
         why = "From one sample" if len(y) == 1 else "From targets that are all alike"
         raise InputError(f"{why} no dispersion can be estimated: give it (dispersion=).")
     return float(np.log(s))
+
+
+def targets_of(problem: Problem) -> tuple[Array, Array]:
+    """Targets and weights of all rows."""
+    return problem.rows.map(lambda rows: rows.y), problem.rows.map(lambda rows: rows.weights)
+
+
+def null_means(problem: Problem, search: Search) -> Array:
+    """Means of the model with the intercept alone; of the offset alone where there is none."""
+    likelihood = family_likelihood(problem)
+    if not problem.shape.intercept:
+        return problem.rows.map(lambda rows: likelihood.mean(_offsets(rows)))
+    start = constant_score(problem, likelihood)
+    assert start is not None
+    if problem.rows.map(lambda rows: np.abs(_offsets(rows))).max() == 0:  # then the mean target is its own estimate
+        return problem.rows.map(lambda rows: np.full(len(rows.y), likelihood.mean(start[-1:])[0]))
+    rows = problem.rows.through(lambda Z: np.ones((Z.shape[0], 1)))
+    alone = laplace(Objective(likelihood, rows, None, np.eye(1)), start[-1:], search.controls)
+    return rows.map(lambda part: likelihood.mean(_offsets(part) + alone.posterior.mean[0]))
+
+
+def _offsets(rows: Block) -> Array:
+    return np.zeros(len(rows.y)) if rows.offset is None else rows.offset

@@ -12,11 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.threads import blas_threads
 from credibly.errors import InputError, NoEvidenceError
+from credibly.estimators.certificate import Certificate
+from credibly.estimators.certified_function import certify_function
 from credibly.estimators.gaussian_process_plan import Plan
 from credibly.estimators.gaussian_process_summary import at_bounds, hyperparameter_table, log_deviations
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.summary import Summary
-from credibly.estimators.validation import check_draws, feature_names, generator, n_threads, read_columns
+from credibly.estimators.validation import check_draws, feature_names, generator, n_threads, read_columns, read_training
 from credibly.inference.function_posterior import FunctionPosterior
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence
 from credibly.inference.laplace import Controls
@@ -177,6 +179,27 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
             f"Averaged over the training rows P({self.classes_.tolist()[worst]!r}) is {proba[:, worst].mean():.2f}, "
             f"their share {share[worst]:.2f}: Laplace is far from the posterior. Use inference='ep' for probabilities."
         ]
+
+    def certify(self, X: ArrayLike, y: ArrayLike, draws: int | None = None, random_state: Any = None) -> Certificate:
+        """How far this posterior can be trusted, hyperparameters as they are, and its numbers corrected.
+
+        Parameters
+        ----------
+        X, y
+            The rows of the fit; a `DataWarning` says when they are others.
+        draws : int, optional
+            By default as many as it takes for a standard error of 0.01 of the log evidence, 1,024 to 32,768.
+        random_state : int, Generator or None
+            None takes the model's, and where that is None too, always the same draws.
+
+        Returns
+        -------
+        Certificate
+            Its `mean` and `std` are those of the latents at the training rows.
+        """
+        check_is_fitted(self)
+        table = read_training(self, X, y, None, classes=self.classes_, reset=False, sparse=False)
+        return certify_function(self, table, draws, random_state)
 
     # --- prediction --------------------------------------------------------------------------------------------
 

@@ -10,26 +10,25 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import Block
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import DataWarning, InputError
+from credibly.estimators.certificate import Certificate
+from credibly.estimators.certified_weights import certify_weights
 from credibly.estimators.dispersion import (
-    constant_score,
     dispersion_found,
-    family_likelihood,
     fitted_means,
     has_free_dispersion,
     learn_glm,
+    null_means,
+    targets_of,
     with_dispersion,
 )
 from credibly.estimators.hypothesis_tests import HypothesisTests
 from credibly.estimators.learning import learn_from
 from credibly.estimators.linear_model import LinearModel, only
-from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.estimators.problem import Learnt, PriorChoice, Problem
 from credibly.estimators.targets import Targets, read_offset, read_targets
 from credibly.estimators.validation import Training, all_or_nothing
-from credibly.inference.laplace import laplace
-from credibly.inference.objective import Objective
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods.families import resolve_family
 from credibly.model.likelihoods.family_base import Family
@@ -215,6 +214,36 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         extra = (sample_weight, read_offset(self.link_, offset, exposure))
         return read_targets(self, self.family_, X, y, *extra, reset=False).training
 
+    def certify(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        draws: int | None = None,
+        random_state: Any = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+    ) -> Certificate:
+        """How far this posterior can be trusted, at the dispersion found, and its numbers corrected.
+
+        Parameters
+        ----------
+        X, y, sample_weight, offset, exposure
+            The rows of the fit; a `DataWarning` says when they are others.
+        draws, random_state
+            As for the classifiers.
+
+        Returns
+        -------
+        Certificate
+            With `predict(X)` for the corrected mean of the target.
+        """
+        check_is_fitted(self)
+        extra = (sample_weight, read_offset(self.link_, offset, exposure))
+        targets = read_targets(self, self.family_, X, y, *extra, reset=False)
+        return certify_weights(self, targets.training, draws, random_state, targets.log_constant)
+
     def _chosen_likelihood(self) -> FamilyLikelihood:
         family = resolve_family(self.family)
         link = resolve_link(self.link, family)
@@ -258,14 +287,14 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         self._fitted = self._describe_fit(problem, learnt) if first else None
 
     def _describe_fit(self, problem: Problem, learnt: Learnt) -> Fitted:
-        y, weight = _targets_of(problem)
+        y, weight = targets_of(problem)
         mu, family = fitted_means(problem, learnt), self.family_
-        null = _null_means(problem, self._search())
+        null = null_means(problem, self._search())
         return Fitted(deviance(family, y, mu, weight), deviance(family, y, null, weight))
 
     def _r_log_likelihood(self, problem: Problem, learnt: Learnt) -> float:
         """R's logLik: the dispersion there is deviance / n."""
-        y, weight = _targets_of(problem)
+        y, weight = targets_of(problem)
         mu = fitted_means(problem, learnt)
         s = deviance(self.family_, y, mu, weight) / weight.sum()
         if not s > 0:  # an exact fit: a density without bound
@@ -363,25 +392,3 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         outside = ~self._likelihood.form.inside(scores.mean)
         self._warn_outside(outside)
         return np.where(outside[:, None], np.nan, ends)
-
-
-def _targets_of(problem: Problem) -> tuple[Array, Array]:
-    return problem.rows.map(lambda rows: rows.y), problem.rows.map(lambda rows: rows.weights)
-
-
-def _null_means(problem: Problem, search: Search) -> Array:
-    """Means of the model with the intercept alone; of the offset alone where there is none."""
-    likelihood = family_likelihood(problem)
-    if not problem.shape.intercept:
-        return problem.rows.map(lambda rows: likelihood.mean(_offsets(rows)))
-    start = constant_score(problem, likelihood)
-    assert start is not None
-    if problem.rows.map(lambda rows: np.abs(_offsets(rows))).max() == 0:  # then the mean target is its own estimate
-        return problem.rows.map(lambda rows: np.full(len(rows.y), likelihood.mean(start[-1:])[0]))
-    rows = problem.rows.through(lambda Z: np.ones((Z.shape[0], 1)))
-    alone = laplace(Objective(likelihood, rows, None, np.eye(1)), start[-1:], search.controls)
-    return rows.map(lambda part: likelihood.mean(_offsets(part) + alone.posterior.mean[0]))
-
-
-def _offsets(rows: Block) -> Array:
-    return np.zeros(len(rows.y)) if rows.offset is None else rows.offset

@@ -21,6 +21,7 @@ from credibly.estimators.nested_models import (
     rows_of_fit,
 )
 from credibly.estimators.validation import Training, read_training
+from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.hypotheses import HypothesisResult, WeightNames, about_free_weights, read_hypothesis, wald
 from credibly.inference.jeffreys import PenalisedObjective
 from credibly.inference.objective import Objective, Raw
@@ -79,8 +80,8 @@ class HypothesisTests(LinearModel):
         check_is_fitted(self)
         if np.isnan(self.posterior_.gaussian.precision.factor).any():  # an exact fit: no dispersion, no errors
             return np.full((self._shape.total, self._shape.total), np.nan)
-        half = self.posterior_._to_data(_frame_covariance(self, kind, groups))
-        V = self.posterior_._to_data(half.T)
+        half = self.posterior_.to_data(_frame_covariance(self, kind, groups))
+        V = self.posterior_.to_data(half.T)
         return np.asarray((V + V.T) / 2)
 
     @property
@@ -129,7 +130,7 @@ class HypothesisTests(LinearModel):
         check_is_fitted(self)
         posterior, outputs = self.posterior_, self._shape.n_outputs
         names = WeightNames(self._weight_names(), [str(label) for label in self._outputs()] if outputs > 1 else [])
-        T = posterior._to_data(np.eye(posterior.gaussian.mean.size)).T
+        T = posterior.to_data(np.eye(posterior.gaussian.mean.size)).T
         constraints = about_free_weights(read_hypothesis(hypothesis, r, names), T)
         if isinstance(covariance, str):
             C = _frame_covariance(self, covariance, groups)
@@ -358,7 +359,7 @@ def _group_codes(groups: Any, training: Training) -> Codes:
     return codes
 
 
-def _given_covariance(posterior: WeightPosterior, covariance: Any, M: int) -> Array:
+def _given_covariance(posterior: WeightPosterior | DrawnPosterior, covariance: Any, M: int) -> Array:
     """A covariance in data units as that of the free weights."""
     try:
         V = np.asarray(covariance, dtype=float)
@@ -390,7 +391,7 @@ def _profile_limits(model: LinearModel, objective: Objective, z: float) -> Array
     moved = best.x - posterior.gaussian.mean
     if moved @ best.local.hessian.matrix @ moved > MOVED:
         raise InputError("The rows of the fit were changed since, or it did not reach its maximum; fit again.")
-    T = posterior._to_data(np.eye(best.x.size)).T
+    T = posterior.to_data(np.eye(best.x.size)).T
     plane = cut_by_plane(expand) if penalised else on_plane(objective)
     profiles = [Profile(expand, plane, best, a) for a in T]
     return np.array([[profile.limit(z, side) for side in (-1, 1)] for profile in profiles])

@@ -4,6 +4,7 @@ The one place where an estimator's strings ("empirical", "sgd") become objects.
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -82,18 +83,31 @@ def learn_from(problem: Problem, prior: PriorDensity | None, contrast: Array, se
     return Learnt(result, prior, contrast, result.solution.status)
 
 
+class ChosenPrior(NamedTuple):
+    """A Gaussian prior for methods that look for no mode."""
+
+    prior: Gaussian  # in the frame
+    resolved: Normal | StudentT | Jeffreys | None  # in data units
+    scale: Array | None  # on standardised columns, where learnt
+    status: Status  # of the search for scales
+
+
+def chosen_prior(problem: Problem, choice: Normal | str, search: Search) -> ChosenPrior:
+    """The prior as given; scales that are to be learnt are those of highest Laplace evidence."""
+    if not isinstance(choice, str):
+        prior = explicit_prior(choice, problem)
+        assert isinstance(prior, Gaussian)
+        return ChosenPrior(prior, resolved_prior(choice, problem), None, Status.CONVERGED)
+    scaled = learn_scales(problem, choice, search)
+    assert isinstance(scaled.prior, Gaussian)
+    # Of how the mode was found nothing matters here, unless it makes the scales doubtful.
+    told = not scaled.status.good or scaled.status is Status.SCALE_AT_BOUND
+    return ChosenPrior(scaled.prior, scaled.resolved, scaled.prior_scale, scaled.status if told else Status.CONVERGED)
+
+
 def learn_by_filter(problem: Problem, choice: Normal | str, search: Search, family: type[Belief]) -> Learnt:
-    """One pass of assumed-density filtering; scales that are to be learnt are those of highest Laplace evidence."""
-    if isinstance(choice, str):
-        scaled = learn_scales(problem, choice, search)
-        first, resolved, scale = scaled.prior, scaled.resolved, scaled.prior_scale
-        # Of how the mode was found nothing matters here, unless it makes the scales doubtful.
-        told = not scaled.status.good or scaled.status is Status.SCALE_AT_BOUND
-        status = scaled.status if told else Status.CONVERGED
-    else:
-        first, resolved, scale = explicit_prior(choice, problem), resolved_prior(choice, problem), None
-        status = Status.CONVERGED
-    assert isinstance(first, Gaussian)
+    """One pass of assumed-density filtering."""
+    first, resolved, scale, status = chosen_prior(problem, choice, search)
     prior = family.project(first)
     if prior is not first:  # the family has no such member: the prior used is its nearest one
         nearest = WeightPosterior(prior, problem.frame, np.eye(1))

@@ -300,8 +300,8 @@ class NoisyThresholdClassifier(LinearClassifier):
         two_classes_only(n_classes)
         return threshold_likelihood(self.threshold)
 
-    def _check_filter(self) -> None:
-        super()._check_filter()
+    def _check_inference(self) -> None:
+        super()._check_inference()
         if isinstance(self.threshold, NormalMixture) and self.threshold.learn:
             raise InputError(
                 f"inference={self.inference!r} needs a threshold that is given; a NormalMixture with learn=True is "

@@ -12,32 +12,41 @@ from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
+from credibly.estimators.certificate import DRAWS_SEED, Certificate
+from credibly.estimators.certified_weights import certify_weights
+from credibly.estimators.climbing import Checked, climb, ep_from, learn_auto, learn_by_ep, learn_skewed
 from credibly.estimators.hypothesis_tests import HypothesisTests
-from credibly.estimators.learning import filter_from, learn, learn_by_filter, learn_from
+from credibly.estimators.learning import ChosenPrior, filter_from, learn, learn_by_filter, learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.validation import Table, Training, all_or_nothing, generator, read_training
 from credibly.inference.adf import Belief, FullCovariance, Spherical
+from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.frame import Frame
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood, true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
-from credibly.model.priors import Normal
+from credibly.model.priors import Jeffreys, Normal
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status
-from credibly.predictive import Predictive, predictive_of
+from credibly.predictive import Predictive, drawn_log_proba, predictive_of, weighted_interval
 
 ROUNDING = 1e-9  # of a log evidence
-# The family on which a filter projects; None where the posterior is found around its mode.
-INFERENCES: dict[str, type[Belief] | None] = {"laplace": None, "adf": FullCovariance, "adf_spherical": Spherical}
+INFERENCES = ("laplace", "ep", "adf", "adf_spherical", "skew", "auto")
+FILTERS: dict[str, type[Belief]] = {"adf": FullCovariance, "adf_spherical": Spherical}  # families to project on
+BY_MOMENTS = {"ep", *FILTERS}  # of one score a row
+BY_DRAWS = {"skew", "auto"}  # from the Gaussian at the mode
 
 
 class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, HypothesisTests, LinearModel):
     """What the linear classifiers share: everything but the likelihood."""
 
     _multi_class: ClassVar[bool]
+
+    log_evidence_se_: float
+    rung_: str | None
 
     def __init__(
         self,
@@ -129,28 +138,73 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
                 self._update(read_training(self, X, y, sample_weight, classes=self.classes_, reset=False))
         return self
 
+    def certify(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        draws: int | None = None,
+        random_state: Any = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+    ) -> Certificate:
+        """How far this posterior can be trusted, and its numbers corrected by importance weights.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            The rows of the fit (after `partial_fit`: all of them); a `DataWarning` says when they are others.
+        draws : int, optional
+            By default as many as it takes for a standard error of 0.01 of the log evidence, 1,024 to 32,768.
+        random_state : int, Generator or None
+            None takes the model's, and where that is None too, always the same draws.
+
+        Returns
+        -------
+        Certificate
+            `khat`, `reliable`, `verdict`, `log_evidence`, `mean`, `std`, `predict_proba(X)` and more.
+        """
+        check_is_fitted(self)
+        if self._n_flips:
+            raise InputError(
+                "certify is about the weights, for label noise that is given; this model has estimated it. Fit with "
+                f"label_noise={np.round(self.label_noise_, 4)!r}, the value found, and certify that."
+            )
+        table = read_training(self, X, y, sample_weight, classes=self.classes_, reset=False)
+        return certify_weights(self, table.training(self._likelihood), draws, random_state)
+
+    def _advice(self) -> str:
+        """What to do where the posterior is not to be trusted."""
+        return super()._advice() if self.inference == "auto" else "fit again with inference='auto'"
+
     def _check_choices(self) -> None:
         self._check_shared_choices()
         only(self.solver, {"newton": False, "sgd": True}, "solver")
-        if self._family is not None:
-            self._check_filter()
+        only(self.inference, dict.fromkeys(INFERENCES), "inference")
+        if self.inference != "laplace":
+            self._check_inference()
 
     @property
     def _family(self) -> type[Belief] | None:
-        family: type[Belief] | None = only(self.inference, INFERENCES, "in this version, inference")
-        return family
+        """The family on which a filter projects."""
+        return FILTERS.get(self.inference)
 
-    def _check_filter(self) -> None:
-        """Refuse what one pass over the rows cannot do."""
-        if not isinstance(self.prior, Normal | str):
+    def _check_inference(self) -> None:
+        """Refuse what the ways other than Laplace's cannot do."""
+        by_moments = self.inference in BY_MOMENTS
+        if by_moments and not isinstance(self.prior, Normal | str):
             raise InputError(
                 f"inference={self.inference!r} starts from a normal distribution: prior must be a Normal, "
                 f'"empirical" or "ard"; got {self.prior!r}. With that prior use inference="laplace".'
             )
-        if self.solver == "sgd":
+        if self.prior is None or isinstance(self.prior, Jeffreys):
             raise InputError(
-                f'inference={self.inference!r} is one pass over the rows and looks for no mode, so solver="sgd" does '
-                'not go with it; leave solver="newton".'
+                f"inference={self.inference!r} corrects a posterior, which needs a prior that is a distribution; got "
+                f'{self.prior!r}. Use prior="empirical" or Normal(scale=2.5), or inference="laplace".'
+            )
+        if self.solver == "sgd":
+            why = "looks for no mode" if by_moments else "needs the mode itself"
+            raise InputError(
+                f'inference={self.inference!r} {why}, so solver="sgd" does not go with it; leave solver="newton".'
             )
         noise = read_noise(self.label_noise, softmax=False)
         if noise is not None and noise.belief is not None:
@@ -160,8 +214,8 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
             )
 
     def _check_filtered(self, table: Table, likelihood: AnyLikelihood) -> None:
-        """Refuse rows that one pass with moments of one score cannot learn."""
-        if self._family is None:
+        """Refuse rows that cannot be learnt by moments of one score."""
+        if self.inference not in BY_MOMENTS:
             return
         if not isinstance(likelihood, Likelihood):
             raise InputError(
@@ -169,7 +223,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
                 f"multi_class is 'softmax': inference={self.inference!r} is for one score a row, and the softmax has "
                 'one for each class. Use inference="laplace".'
             )
-        weight = np.ones(1) if table.weight is None else table.weight
+        weight = np.ones(1) if table.weight is None or self._family is None else table.weight
         odd = np.flatnonzero((weight != 0) & (weight != 1))
         if odd.size:
             raise InputError(
@@ -194,8 +248,13 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         self._keep_weights(learnt, problem.frame, training)
 
     def _learn(self, problem: Problem, noise: NoiseChoice | None, search: Search) -> Learnt:
-        if self._family is not None and isinstance(self.prior, Normal | str):
-            return learn_by_filter(problem, self.prior, search, self._family)
+        if self.inference in BY_MOMENTS and isinstance(self.prior, Normal | str):
+            if self._family is not None:
+                return learn_by_filter(problem, self.prior, search, self._family)
+            return learn_by_ep(problem, self.prior, search)
+        if self.inference in BY_DRAWS:
+            way = learn_auto if self.inference == "auto" else learn_skewed
+            return way(problem, self.prior, search, self._draws_rng())
         if noise is not None and noise.belief is not None:
             return learn_with_noise(problem, self.prior, noise.belief, search)
         return learn(problem, self.prior, search)
@@ -204,18 +263,33 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         self._check_filtered(table, self._likelihood)
         training = table.training(self._likelihood)
         problem = self._next_problem(training)
-        posterior, family = self.posterior_, self._family
+        self._keep_weights(self._learn_more(problem), problem.frame, training)
+
+    def _learn_more(self, problem: Problem) -> Learnt:
+        """The posterior after more rows, with the one before them as prior."""
+        prior, family = self.posterior_.gaussian, self._family
+        search = self._search(stochastic=self.solver == "sgd")
         if family is not None:
-            learnt = filter_from(problem, family.project(posterior.gaussian), family)
-        else:
-            search = self._search(stochastic=self.solver == "sgd")
-            learnt = learn_from(problem, posterior.gaussian, posterior.contrast, search)
-        self._keep_weights(learnt, problem.frame, training)
+            return filter_from(problem, family.project(prior), family)
+        if self.inference == "ep":
+            return ep_from(problem, ChosenPrior(prior, None, None, Status.CONVERGED), search)
+        learnt = learn_from(problem, prior, self.posterior_.contrast, search)
+        if self.inference == "skew":
+            return Checked.of(problem, learnt, self._draws_rng()).skewed()
+        return climb(problem, learnt, search, self._draws_rng()) if self.inference == "auto" else learnt
+
+    def _draws_rng(self) -> np.random.Generator:
+        return generator(DRAWS_SEED if self.random_state is None else self.random_state)
 
     def _keep_weights(self, learnt: Learnt, frame: Frame, training: Training) -> None:
         if learnt.status.good and self._log_evidence + learnt.result.log_evidence > ROUNDING:
             learnt = learnt._replace(status=Status.EVIDENCE_ABOVE_ZERO)  # a probability of labels is at most one
+        first = self._n_rows == 0
         self._keep(learnt, frame, training)
+        se = 0.0 if learnt.drawn is None else learnt.drawn.log_evidence_se
+        self.log_evidence_se_ = se if first else float(np.hypot(self.log_evidence_se_, se))
+        if self.inference == "auto":
+            self.rung_ = learnt.rung
         shape = self._shape
         W = self.posterior_.mean.reshape(shape.n_outputs, -1)
         if shape.n_outputs > 1:
@@ -241,12 +315,21 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         return super()._n_identified + self._n_flips
 
     def _what(self) -> str:
-        how = "" if self._family is None else f", {self.inference}"
+        how = "" if self.inference == "laplace" else f", {self.inference}"
         return f"classes {self.classes_.tolist()}{how}"
 
     def _notes(self) -> list[str]:
-        order = "One pass over the rows in the order given: another order gives another answer; `mode` is the mean."
-        return [*self._noise_notes(), *([] if self._family is None else [order]), *super()._notes()]
+        """How the posterior was found, where it matters for reading the table."""
+        said = []
+        if self._family is not None:
+            said = ["One pass over the rows in the order given: another order gives another answer."]
+        if self.inference == "auto":
+            said = [f"inference='auto' used {self.rung_!r}."]
+        if self.log_evidence_se_:
+            said += [f"The log evidence is corrected by draws, standard error {self.log_evidence_se_:.2g}."]
+        if self.inference in BY_MOMENTS or isinstance(self.posterior_, DrawnPosterior):
+            said += ["`mode` is the mean."]
+        return [*self._noise_notes(), *said, *super()._notes()]
 
     # --- prediction --------------------------------------------------------------------------------------------
 
@@ -258,6 +341,8 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         """
         rows = self._design(X)
         posterior, predictive = self.posterior_, self._predictive()
+        if isinstance(posterior, DrawnPosterior):
+            return rows.map(lambda part: drawn_log_proba(predictive, posterior.drawn_scores(part.X)))
         log_proba = predictive.plug_in if self.prior_ is None else predictive.log_proba
         return rows.map(lambda part: log_proba(posterior.scores(part.X)))
 
@@ -278,7 +363,11 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         -----
         Far in a tail the averaged probability can lie above the upper limit: a mean is not a median.
         """
-        return self._predictive().interval(self.predict_latent(X), level)
+        posterior, predictive = self.posterior_, self._predictive()
+        if isinstance(posterior, DrawnPosterior):
+            rows = self._design(X)
+            return rows.map(lambda part: weighted_interval(predictive, posterior.drawn_scores(part.X), level))
+        return predictive.interval(self.predict_latent(X), level)
 
     def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
         """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""
@@ -295,5 +384,5 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = self._multi_class and self.inference == "laplace"
+        tags.classifier_tags.multi_class = self._multi_class and self.inference not in BY_MOMENTS
         return tags

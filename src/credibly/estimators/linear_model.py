@@ -15,7 +15,7 @@ from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
 from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
 from credibly.estimators.learning import check_prior
-from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search, posterior_of
 from credibly.estimators.summary import Summary, weight_columns
 from credibly.estimators.validation import (
     Training,
@@ -27,6 +27,7 @@ from credibly.estimators.validation import (
     n_threads,
     read_columns,
 )
+from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
@@ -37,6 +38,7 @@ from credibly.numerics.linalg import is_sparse
 from credibly.numerics.newton import Report, Status, silent
 
 SOFTMAX_BLOCK_ROWS = 256
+DRAWN_SCORES = 1_000_000  # held at a time, in predictions by weighted draws
 
 
 def print_progress(step: int, value: float, decrement: float) -> None:
@@ -105,13 +107,14 @@ class LinearModel(BaseEstimator):
     def _keep(self, learnt: Learnt, frame: Frame, training: Training) -> None:
         """Turn what was learnt into fitted attributes, and a bad status into one warning."""
         result = learnt.result
-        self.posterior_ = WeightPosterior(result.posterior, frame, learnt.contrast)
+        self.posterior_ = posterior_of(learnt, frame)
         self.status_, self.n_iter_ = learnt.status, result.solution.steps
         self.distance_to_mode_ = float(np.sqrt(max(result.solution.decrement, 0.0)))
         self._log_evidence += result.log_evidence
         self.log_likelihood_ += result.log_likelihood
         # One fit's rows serve tests and robust covariances; after an update they would be those of the last part only.
         self._training = training if self._n_rows == 0 else None
+        self._fingerprint = result.log_likelihood if self._n_rows == 0 else None
         self._n_rows += training.n_counted
         if not learnt.status.good:
             warnings.warn(learnt.status.value, ConvergenceWarning, stacklevel=4)
@@ -124,7 +127,7 @@ class LinearModel(BaseEstimator):
     # --- what was learnt ---------------------------------------------------------------------------------------
 
     classes_: AnyArray  # of classifiers
-    posterior_: WeightPosterior
+    posterior_: WeightPosterior | DrawnPosterior
     status_: Status
     prior_: Normal | StudentT | Jeffreys | None
 
@@ -174,6 +177,17 @@ class LinearModel(BaseEstimator):
             return float(q.mean.size - (kept**2).sum())
         return float(q.mean.size - np.trace(q.precision.solve(prior.curvature(q.mean))))
 
+    @property
+    def loo_log_proba_(self) -> Array:
+        """log p(y_i | all other rows), (n,), on the rows of the fit; prior scales and dispersion as they are.
+
+        By Laplace cavities, without fitting again. NaN for a row without which the others give no Gaussian. A weight of
+        2 is the row twice: both are left out and predicted together.
+        """
+        from credibly.estimators.leave_one_out import left_out
+
+        return left_out(self)
+
     def _weight_names(self) -> list[str]:
         return feature_names(self) + (["intercept"] if self._shape.intercept else [])
 
@@ -206,6 +220,10 @@ class LinearModel(BaseEstimator):
             classes=None if self._shape.n_outputs == 1 else self._outputs(),
             columns=weight_columns(self.posterior_, level, self._test_errors() if flat else None),
         )
+
+    def _advice(self) -> str:
+        """What to do where the posterior is not to be trusted."""
+        return "use a tighter prior, fewer columns, or more rows"
 
     def _test_errors(self) -> Array:
         """Standard errors for z and p, where there is no prior."""
@@ -240,6 +258,8 @@ class LinearModel(BaseEstimator):
         table = read_columns(self, X)
         # With K scores a row, prediction costs far more than reading: small blocks keep all threads busy.
         block_rows = None if self._shape.n_outputs == 1 else SOFTMAX_BLOCK_ROWS
+        if isinstance(self.posterior_, DrawnPosterior):  # one score for each draw
+            block_rows = max(1, DRAWN_SCORES // (self._shape.n_outputs * len(self.posterior_.free.x)))
         rows = MemoryRows(table, np.zeros(table.shape[0]), threads=n_threads(self.n_jobs), block_rows=block_rows)
         return rows.through(self.posterior_.frame.design)
 

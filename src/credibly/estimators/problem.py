@@ -4,11 +4,14 @@ from typing import NamedTuple
 
 from credibly.data.columns import Columns
 from credibly.data.source import Rows
+from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior
 from credibly.inference.frame import Frame
+from credibly.inference.importance import Pairs
 from credibly.inference.label_noise import NoiseMode
 from credibly.inference.laplace import Controls
 from credibly.inference.objective import PriorDensity
-from credibly.inference.posterior import InferenceResult
+from credibly.inference.posterior import InferenceResult, WeightPosterior
+from credibly.inference.targets import Target
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import Array
@@ -37,6 +40,15 @@ class Search(NamedTuple):
     seed: int | None  # of stochastic gradient; None for Newton
 
 
+class Drawn(NamedTuple):
+    """Weighted draws in the place of the Gaussian that they came from."""
+
+    pairs: Pairs
+    log_weights: Array
+    target: Target | None  # where the draws are of the skew-symmetric approximation
+    log_evidence_se: float
+
+
 class Learnt(NamedTuple):
     """A posterior with the prior it came from."""
 
@@ -48,3 +60,13 @@ class Learnt(NamedTuple):
     prior_scale: Array | None = None  # on standardised columns, where learnt
     likelihood: AnyLikelihood | None = None  # with what was learnt of it, where it has parameters
     noise_modes: tuple[NoiseMode, ...] = ()
+    drawn: Drawn | None = None
+    rung: str | None = None  # how far up "auto" climbed
+
+
+def posterior_of(learnt: Learnt, frame: Frame) -> WeightPosterior | DrawnPosterior:
+    """What was learnt as a posterior in data units: the Gaussian, or draws in its place."""
+    around, drawn = WeightPosterior(learnt.result.posterior, frame, learnt.contrast), learnt.drawn
+    if drawn is None:
+        return around
+    return drawn_posterior(around, drawn.pairs.points, drawn.log_weights, drawn.target)

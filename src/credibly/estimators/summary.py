@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr
 
+from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.posterior import WeightPosterior
 from credibly.numerics.arrays import Array
 
@@ -54,7 +55,7 @@ class Summary:
         body = [[*label, *cells] for label, cells in zip(self._labels(), self._cells(), strict=True)]
         n_text = len(head) - len(self.columns)
         widths = [max(len(row[i]) for row in [head, *body]) for i in range(len(head))]
-        lines = [_aligned(row, widths, n_text) for row in [head, *body[:MOST_ROWS]]]
+        lines = [aligned(row, widths, n_text) for row in [head, *body[:MOST_ROWS]]]
         rule = "─" * len(lines[0])
         more = [f"… and {len(body) - MOST_ROWS} more rows: to_frame() has all"] if len(body) > MOST_ROWS else []
         return "\n".join([self.title, rule, lines[0], rule, *lines[1:], *more, rule, *self.notes])
@@ -92,14 +93,17 @@ class Summary:
         return pd.DataFrame(self.columns, index=index)
 
 
-def _aligned(row: Sequence[str], widths: Sequence[int], n_text: int) -> str:
+def aligned(row: Sequence[str], widths: Sequence[int], n_text: int) -> str:
+    """Cells side by side: the first ones, which are text, to the left, numbers to the right."""
     return "  ".join(
         cell.ljust(width) if i < n_text else cell.rjust(width)
         for i, (cell, width) in enumerate(zip(row, widths, strict=True))
     )
 
 
-def weight_columns(posterior: WeightPosterior, level: float, errors: Array | None = None) -> dict[str, Array]:
+def weight_columns(
+    posterior: WeightPosterior | DrawnPosterior, level: float, errors: Array | None = None
+) -> dict[str, Array]:
     """The columns of a weight table; standard errors add Wald's z and two-sided p."""
     mode, sd, interval = posterior.mean, posterior.std, posterior.interval(level)
     columns = {
@@ -107,7 +111,7 @@ def weight_columns(posterior: WeightPosterior, level: float, errors: Array | Non
         "sd": sd,
         "lower": interval[:, 0],
         "upper": interval[:, 1],
-        "p_positive": ndtr(mode / sd),
+        "p_positive": posterior.positive,
     }
     if errors is not None:
         z = mode / errors

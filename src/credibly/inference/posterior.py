@@ -10,11 +10,12 @@ w     weights                                           (M,)
 ====  ================================================  =======
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.frame import Frame
@@ -110,8 +111,44 @@ class InferenceResult(NamedTuple):
     solution: Solution
 
 
+class DataUnits:
+    """Weights in a frame, shown in data units: slopes, then intercept; K classes stacked class by class.
+
+    Weight vector k is Σ_j contrast[k, j] u_j: the identity, unless the weights are only determined up to a constant.
+    """
+
+    frame: Frame
+    contrast: Array  # (K, J)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(M={len(self.contrast) * (self.frame.scale.size + self.frame.intercept)})"
+
+    def to_data(self, u: Array) -> Array:
+        """Free weights in the frame (…, J·D) to data units (…, K·D)."""
+        free = u.reshape(*u.shape[:-1], self.contrast.shape[1], -1)
+        w = np.einsum("kj,...jd->...kd", self.contrast, self.frame.to_data(free))
+        return np.asarray(w.reshape(*u.shape[:-1], -1))
+
+    def to_frame(self, w: Array) -> Array:
+        """Weights in data units (…, K·D) to the frame."""
+        w = np.asarray(w, dtype=float)
+        return self.frame.to_frame(w.reshape(*w.shape[:-1], len(self.contrast), -1)).reshape(w.shape)
+
+    def vectors(self, u: Array) -> Array:
+        """Free weights in the frame (size, J·D) as one vector for each class, (size, K, D)."""
+        return np.asarray(self.contrast @ u.reshape(len(u), self.contrast.shape[1], -1))
+
+    @abstractmethod
+    def scores(self, Z: DesignMatrix) -> Scores:
+        """Mean and variance of the scores for rows Z of the design in the frame."""
+
+    def project(self, Phi: Array) -> Scores:
+        """Mean and variance of the scores Φw for rows Φ (n, d+1) with ones last (without, if no intercept)."""
+        return self.scores(self.frame.rows_to_frame(np.asarray(Phi, dtype=float)))
+
+
 @dataclass(frozen=True)
-class WeightPosterior:
+class WeightPosterior(DataUnits):
     """The posterior over the weights in data units: slopes, then intercept; K classes stacked class by class.
 
     Held as a Gaussian in the frame where columns are standardised, which stays well conditioned whatever the units.
@@ -134,21 +171,15 @@ class WeightPosterior:
     def __repr__(self) -> str:
         return f"WeightPosterior(M={self.mean.size}, log|Λ|={self.gaussian.precision.logdet:.4g})"
 
-    def _to_data(self, u: Array) -> Array:
-        """Frame coordinates (…, J·D) to data units (…, K·D)."""
-        free = u.reshape(*u.shape[:-1], self.contrast.shape[1], -1)
-        w = np.einsum("kj,...jd->...kd", self.contrast, self.frame.to_data(free))
-        return np.asarray(w.reshape(*u.shape[:-1], -1))
-
     @property
     def _root(self) -> Array:
         """R with cov = RᵀR, one column per weight."""
-        return self._to_data(self.gaussian.precision.inverse_root)
+        return self.to_data(self.gaussian.precision.inverse_root)
 
     @property
     def mean(self) -> Array:
         """Posterior mean, (M,)."""
-        return self._to_data(self.gaussian.mean)
+        return self.to_data(self.gaussian.mean)
 
     @property
     def cov(self) -> Array:
@@ -160,6 +191,11 @@ class WeightPosterior:
     def std(self) -> Array:
         """Posterior standard deviations, (M,)."""
         return np.asarray(np.sqrt((self._root**2).sum(axis=0)))
+
+    @property
+    def positive(self) -> Array:
+        """P(weight > 0), (M,)."""
+        return np.asarray(ndtr(self.mean / self.std))
 
     def interval(self, level: float = 0.9) -> Array:
         """Equal-tailed credible intervals of the weights, (M, 2)."""
@@ -173,23 +209,15 @@ class WeightPosterior:
                 "This posterior has no density: without a prior, softmax weights are determined only up to a "
                 "constant added to all classes. Give the model a prior, e.g. Normal(scale=2.5)."
             )
-        w = np.asarray(w, dtype=float)
-        n_outputs = len(self.contrast)
-        u = self.frame.to_frame(w.reshape(*w.shape[:-1], n_outputs, -1)).reshape(w.shape)
-        return self.gaussian.logpdf(u) + n_outputs * self.frame.log_volume
+        return self.gaussian.logpdf(self.to_frame(w)) + len(self.contrast) * self.frame.log_volume
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the weights, (size, M)."""
-        return self._to_data(self.gaussian.sample(rng, size))
+        return self.to_data(self.gaussian.sample(rng, size))
 
     def frame_draws(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the weight vectors in the frame, (size, K, D)."""
-        free = self.gaussian.sample(rng, size).reshape(size, self.contrast.shape[1], -1)
-        return np.asarray(self.contrast @ free)
-
-    def project(self, Phi: Array) -> Scores:
-        """Mean and variance of the scores Φw for rows Φ (n, d+1) with ones last (without, if no intercept)."""
-        return self.scores(self.frame.rows_to_frame(np.asarray(Phi, dtype=float)))
+        return self.vectors(self.gaussian.sample(rng, size))
 
     def scores(self, Z: DesignMatrix) -> Scores:
         """Mean and variance of the scores for rows Z of the design in the frame."""

@@ -74,6 +74,10 @@ class Status(Enum):
         "Expectation propagation did not settle within max_iter sweeps; the state that was nearest to a fixed point is "
         "reported. Raise max_iter, use a smaller kernel variance, or inference='laplace'."
     )
+    UNTRUSTWORTHY = (
+        "The posterior is too far from every approximation tried (k-hat above 0.7), so means, intervals and evidence "
+        "are those of the nearest one and uncertain. Use a tighter prior, fewer columns or more rows."
+    )
     HYPERPARAMETER_AT_BOUND = (
         "Converged; a hyperparameter of the kernel is at its bound. summary() says which, and what that means."
     )
@@ -119,6 +123,7 @@ _NOT_GOOD = {
     Status.STALLED,
     Status.STEP_LIMIT,
     Status.SWEEP_LIMIT,
+    Status.UNTRUSTWORTHY,
     Status.UNDETERMINED,
 }
 

@@ -1,0 +1,225 @@
+"""The certificate: how far a fitted model's approximation can be trusted, and its numbers with the error taken out."""
+
+from __future__ import annotations
+
+import warnings
+from html import escape
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from credibly.errors import DataWarning, InputError, UnreliableWarning
+from credibly.inference.importance import CLOSE, RELIABLE, SMALL_SHIFT, Correction
+from credibly.inference.targets import Target
+from credibly.numerics.arrays import Array
+from credibly.numerics.weighted_draws import FEWEST_DRAWS
+
+DRAWS_SEED = 0  # where random_state is None: the same model and rows give the same certificate
+SAME_DATA = 1e-6  # relative difference of log likelihoods that is only rounding and the order of sums
+
+
+class Corrected(Protocol):
+    """A model's numbers by weighted draws."""
+
+    @property
+    def mean(self) -> Array:
+        """Of the weights, or of the latents at the training rows."""
+
+    @property
+    def std(self) -> Array:
+        """Their standard deviations."""
+
+    def log_proba(self, X: ArrayLike) -> Array:
+        """log p(class | x), (n, K)."""
+
+    def khat(self, X: ArrayLike) -> Array:
+        """How heavy the tail of each prediction's own weights is, (n,)."""
+
+    def predict(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Array:
+        """The mean of the target, (n,)."""
+
+
+class Found(NamedTuple):
+    """What a certificate is made of."""
+
+    correction: Correction
+    corrected: Corrected
+    shift: float  # largest difference of a corrected mean, in corrected standard deviations
+    advice: str  # what to do where the approximation cannot be trusted
+    by_draws: bool = False  # whether the model's own numbers are by weighted draws already
+
+    @property
+    def usable(self) -> bool:
+        """Whether the model's own numbers will do."""
+        small = self.shift <= SMALL_SHIFT
+        return small and self.correction.khat <= (RELIABLE if self.by_draws else CLOSE)
+
+
+class Certificate:
+    r"""How far an approximation can be trusted, from draws weighted by posterior over approximation.
+
+    .. math:: r_s = \frac{p(y, w_s)}{q(w_s)}, \qquad p(y) \approx \frac1S \sum_s r_s, \qquad
+              E[g(w)] \approx \frac{\sum_s r_s \, g(w_s)}{\sum_s r_s}, \qquad w_s \sim q
+
+    with the largest ratios smoothed. Corrected numbers warn (`UnreliableWarning`) where `reliable` is False.
+
+    Attributes
+    ----------
+    khat : float
+        Shape of the ratios' tail. Up to 0.5 the approximation is close; up to 0.7 the corrected numbers are good
+        (`reliable`); above, neither.
+    reliable : bool
+    verdict : str
+        One sentence: what this means, and what to do.
+    ess : float
+        How many independent posterior draws the weighted ones are worth.
+    draws : int
+    shift : float
+        The largest change of a mean by the correction, in posterior standard deviations.
+    log_evidence, log_evidence_se : float
+        Corrected, and its standard error.
+    mean, std : arrays
+        Corrected; layout of ``posterior_.mean`` (for a Gaussian process: of the latents at the training rows).
+
+    References
+    ----------
+    Vehtari, Simpson, Gelman, Yao & Gabry 2024; Yao, Vehtari, Simpson & Gelman 2018.
+
+    Examples
+    --------
+    >>> from credibly import BayesianLogisticRegression
+    >>> X, y = np.array([[0.0], [1.0], [2.0], [3.0], [4.0]]), [0, 1, 0, 1, 1]
+    >>> certificate = BayesianLogisticRegression().fit(X, y).certify(X, y)
+    >>> certificate.reliable, certificate.mean.shape
+    (True, (2,))
+    """
+
+    def __init__(self, found: Found) -> None:
+        self._correction, self._corrected = found.correction, found.corrected
+        self.khat = found.correction.khat
+        self.reliable = found.correction.reliable
+        self.ess = found.correction.ess
+        self.draws = int(found.correction.log_weights.size)
+        self.shift = found.shift
+        self.verdict = _verdict(found)
+
+    def _if_reliable(self, what: str) -> None:
+        if not self.reliable:
+            warnings.warn(
+                f"The corrected {what} is not reliable: k-hat is {self.khat:.2f}, above {RELIABLE}. {self.verdict}",
+                UnreliableWarning,
+                stacklevel=3,
+            )
+
+    @property
+    def log_evidence(self) -> float:
+        """Corrected log p(y | X)."""
+        self._if_reliable("log evidence")
+        return self._correction.log_evidence
+
+    @property
+    def log_evidence_se(self) -> float:
+        """Standard error of the corrected log evidence."""
+        self._if_reliable("standard error")
+        return self._correction.log_evidence_se
+
+    @property
+    def mean(self) -> Array:
+        """Corrected posterior means."""
+        self._if_reliable("mean")
+        return self._corrected.mean
+
+    @property
+    def std(self) -> Array:
+        """Corrected posterior standard deviations."""
+        self._if_reliable("standard deviation")
+        return self._corrected.std
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """Corrected log p(class | x), (n, K)."""
+        self._if_reliable("log probability")
+        return self._corrected.log_proba(X)
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Corrected p(class | x), (n, K): the exponential of `predict_log_proba`."""
+        self._if_reliable("probability")
+        return np.exp(self._corrected.log_proba(X))
+
+    def predict_khat(self, X: ArrayLike) -> Array:
+        """k-hat of every prediction, (n,): of the weights times the probability, for the worst class.
+
+        A prediction may be fine where the posterior as a whole is not, and the other way round.
+        """
+        return self._corrected.khat(X)
+
+    def predict(self, X: ArrayLike, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
+        """The corrected mean of a generalised linear model's target, (n,)."""
+        self._if_reliable("mean of the target")
+        return self._corrected.predict(X, offset, exposure)
+
+    def __repr__(self) -> str:
+        numbers = f"k-hat {self.khat:.2f}, {self.draws} draws worth {self.ess:.0f}"
+        if self.reliable:
+            found = self._correction
+            numbers += f"; corrected log evidence {found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"
+        return f"Certificate: {self.verdict}\n({numbers}; largest shift of a mean {self.shift:.2g} sd)"
+
+    def _repr_html_(self) -> str:
+        return "<p>" + escape(repr(self)).replace("\n", "<br>") + "</p>"
+
+
+def _verdict(found: Found) -> str:
+    khat, shift = found.correction.khat, found.shift
+    if khat > RELIABLE:
+        return (
+            f"Do not rely on this model's intervals and evidence, nor on corrected ones: the approximation is far "
+            f"from the exact posterior (k-hat {khat:.2f}, above {RELIABLE}); {found.advice}."
+        )
+    if not found.usable:
+        return (
+            f"Use the corrected numbers of this certificate, or {found.advice}: the approximation moves a mean by "
+            f"{shift:.2f} of its standard deviation, and the correction can be trusted (k-hat {khat:.2f}, at most "
+            f"{RELIABLE})."
+        )
+    return (
+        f"You can use this model as it is: its approximation is close to the exact posterior (k-hat {khat:.2f}, at "
+        f"most {RELIABLE if found.by_draws else CLOSE}; correcting it moves no mean by more than {shift:.2f} of its "
+        "standard deviation)."
+    )
+
+
+def read_draws(draws: Any) -> int | None:
+    """How many draws are asked for, or None for as many as are needed."""
+    if draws is None:
+        return None
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2 * FEWEST_DRAWS:
+        raise InputError(
+            f"draws must be None or a whole number of at least {2 * FEWEST_DRAWS}: with fewer, Pareto smoothing cannot "
+            f"tell how heavy the tail is; got {draws!r}."
+        )
+    return int(draws)
+
+
+def check_same_data(target: Target, n_rows: int, fitted_rows: int, log_likelihood: float | None) -> None:
+    """Warn where rows are not those of the fit: another number, or another log likelihood at the posterior's mean.
+
+    After `partial_fit` only the number of rows is known (`log_likelihood` is None).
+    """
+    here = None if log_likelihood is None else target.log_likelihood
+    if n_rows != fitted_rows:
+        told = f"{n_rows} rows count here, {fitted_rows} in the fit"
+    elif here is not None and not abs(here - log_likelihood) <= SAME_DATA * max(1.0, abs(here)):  # type: ignore[operator]
+        told = f"their log likelihood is {here:.6g}, that of the fit's rows {log_likelihood:.6g}"
+    else:
+        return
+    tell_other_data(f"{told}; the certificate compares the model's posterior with that of these data")
+
+
+def tell_other_data(why: str) -> None:
+    """Warn that the rows are not those of the fit."""
+    warnings.warn(
+        f"These are not the data of the fit: {why}. Pass the same rows, labels and weights as to fit.",
+        DataWarning,
+        stacklevel=5,
+    )

@@ -1,0 +1,118 @@
+"""`certify` of Gaussian processes: the same draws, in function space."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from credibly.data.threads import blas_threads
+from credibly.errors import NotDefinedError
+from credibly.estimators.certificate import DRAWS_SEED, Certificate, Found, read_draws, tell_other_data
+from credibly.estimators.validation import Table, generator, n_threads
+from credibly.inference.function_target import FunctionTarget
+from credibly.inference.importance import Correction, correct
+from credibly.inference.one_vs_rest import OneVsRestGaussian
+from credibly.model.likelihoods import Likelihood
+from credibly.model.likelihoods.kinds import true_likelihood
+from credibly.numerics.arrays import Array
+from credibly.numerics.weighted_draws import weighted_mean
+
+if TYPE_CHECKING:
+    from credibly.estimators.gaussian_process_results import GaussianProcessResults
+
+DRAWN_NUMBERS = 1_000_000  # held at a time
+
+
+class CorrectedFunction:
+    """A Gaussian process's numbers by weighted draws of the latents at the training rows."""
+
+    def __init__(self, model: GaussianProcessResults, target: FunctionTarget, correction: Correction) -> None:
+        self._model = copy.copy(model)  # as it is now: the model may be fitted again
+        self._target, self._correction = target, correction
+        self._draws, self._weights = correction.pairs.points, np.exp(correction.log_weights)
+
+    @cached_property
+    def mean(self) -> Array:
+        """Of the latents at the training rows, (n,) or (n, C)."""
+        u = weighted_mean(self._draws, self._weights)
+        return self._shaped(self._target.by_class(u[None], self._target.roots)[0])
+
+    @cached_property
+    def std(self) -> Array:
+        """Of the latents at the training rows, (n,) or (n, C)."""
+        center = weighted_mean(self._draws, self._weights)
+        total = np.zeros((len(self._target.y), self._target.n_functions))
+        size = max(1, DRAWN_NUMBERS // total.size)
+        for start in range(0, len(self._draws), size):
+            some = slice(start, start + size)
+            f = self._target.by_class(self._draws[some] - center, self._target.roots)
+            total += weighted_mean(f**2, self._weights[some])
+        return self._shaped(np.sqrt(total))
+
+    def _shaped(self, by_class: Array) -> Array:
+        return by_class[:, 0] if self._target.n_functions == 1 else by_class
+
+    def log_proba(self, X: ArrayLike) -> Array:
+        """log p(class | x), (n, K)."""
+        log_weights = self._correction.log_weights[:, None, None]
+        return self._by_rows(X, lambda terms: np.asarray(np.logaddexp.reduce(terms + log_weights, axis=0)))
+
+    def khat(self, X: ArrayLike) -> Array:
+        """Of every prediction, (n,)."""
+        return self._by_rows(X, self._correction.khats)
+
+    def predict(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Array:
+        """There is no target with a mean."""
+        raise NotDefinedError("A classifier's certificate has predict_proba(X); predict is for BayesianGLM.")
+
+    def _by_rows(self, X: ArrayLike, reduce: Callable[[Array], Array]) -> Array:
+        rows = self._model._rows(X)
+        size = max(1, DRAWN_NUMBERS // (len(self._draws) * self._target.n_functions))
+        with blas_threads(len(self._target.y), n_threads(self._model.n_jobs)):
+            return np.concatenate([reduce(self._log_terms(rows[i : i + size])) for i in range(0, len(rows), size)])
+
+    def _log_terms(self, X: Array) -> Array:
+        """log p(class | x, draw), (draws, n, K): what the training rows leave open of a latent is averaged over.
+
+        Exactly for two classes; for more by one draw of it for each draw of the rest.
+        """
+        mean, variance = self._target.scores_at(self._draws, X)
+        likelihood = true_likelihood(self._target.likelihood)
+        if isinstance(likelihood, Likelihood):
+            terms = [likelihood.log_average(np.array(c), mean[..., 0], variance[:, 0]) for c in (0.0, 1.0)]
+            return np.stack(terms, axis=-1)
+        noise = np.random.default_rng(DRAWS_SEED).standard_normal(mean.shape)
+        return self._model._plan.predictive().log_proba_at(mean + np.sqrt(variance) * noise)
+
+
+def certify_function(model: GaussianProcessResults, table: Table, draws: Any, random_state: Any) -> Certificate:
+    """The certificate of a Gaussian process, hyperparameters as they are."""
+    size, posterior, likelihood = read_draws(draws), model.posterior_, model._likelihood
+    if isinstance(posterior.gaussian, OneVsRestGaussian):
+        raise NotDefinedError(
+            f"certify does not exist for inference={model._plan.inference!r} with {model._plan.n_classes} classes: "
+            "each class is inferred against the rest, which is no model of all labels together. Use "
+            "inference='laplace', which is joint, or fit two classes at a time."
+        )
+    X, y = posterior.X, model._codes
+    if table.X.shape != X.shape or not (np.array_equal(table.X, X) and np.array_equal(table.codes, y)):
+        tell_other_data("a Gaussian process keeps its rows, and the certificate is about those")
+    with blas_threads(len(y), n_threads(model.n_jobs)):
+        labels = y.astype(float) if isinstance(likelihood, Likelihood) else y
+        target = FunctionTarget(posterior.kernels, X, labels, likelihood, posterior.gaussian)
+        seed = model.random_state if random_state is None else random_state
+        correction = correct(generator(DRAWS_SEED if seed is None else seed), target, size)
+        corrected = CorrectedFunction(model, target, correction)
+        shift = float(np.abs((corrected.mean - posterior.mean) / corrected.std).max())
+    return Certificate(Found(correction, corrected, shift, _advice(model)))
+
+
+def _advice(model: GaussianProcessResults) -> str:
+    if model._plan.inference != "ep" and model._plan.n_classes == 2:
+        return "fit again with inference='ep'"
+    return "use a kernel of smaller variance, fewer rows at a time, or a linear model with inference='auto'"

@@ -1,0 +1,106 @@
+"""`certify` of models linear in their columns."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from credibly.data.threads import single_threaded_blas
+from credibly.errors import ImproperPriorError, NotDefinedError
+from credibly.estimators.certificate import DRAWS_SEED, Certificate, Found, check_same_data, read_draws
+from credibly.estimators.learning import objective_of
+from credibly.estimators.linear_model import LinearModel
+from credibly.estimators.probabilities import ProbabilityMixin
+from credibly.estimators.targets import read_offset
+from credibly.estimators.validation import Training, generator
+from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior
+from credibly.inference.importance import Correction, correct
+from credibly.inference.targets import WeightTarget
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
+from credibly.model.priors import Jeffreys
+from credibly.numerics.arrays import Array
+from credibly.predictive import Predictive, drawn_log_proba
+
+
+class CorrectedWeights:
+    """A linear model's numbers by weighted draws of its weights."""
+
+    def __init__(self, model: LinearModel, posterior: DrawnPosterior, correction: Correction) -> None:
+        self._model = copy.copy(model)  # as it is now: the model may be fitted again
+        self._model.posterior_ = posterior
+        self._posterior, self._correction = posterior, correction
+
+    @property
+    def mean(self) -> Array:
+        """Of the weights, (M,)."""
+        return self._posterior.mean
+
+    @property
+    def std(self) -> Array:
+        """Of the weights, (M,)."""
+        return self._posterior.std
+
+    def log_proba(self, X: ArrayLike) -> Array:
+        """log p(class | x), (n, K)."""
+        predictive, posterior = self._predictive(), self._posterior
+        rows = self._model._design(X)
+        return rows.map(lambda part: drawn_log_proba(predictive, posterior.drawn_scores(part.X)))
+
+    def khat(self, X: ArrayLike) -> Array:
+        """Of every prediction, (n,)."""
+        predictive, posterior = self._predictive(), self._posterior
+        tails = self._correction.khats
+        rows = self._model._design(X)
+        return rows.map(lambda part: tails(predictive.log_proba_at(posterior.drawn_scores(part.X).f)))
+
+    def predict(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Array:
+        """The mean of the target of a generalised linear model, (n,)."""
+        posterior, likelihood = self._posterior, self._model._likelihood
+        if not isinstance(likelihood, FamilyLikelihood):
+            raise NotDefinedError("A classifier's certificate has predict_proba(X); predict is for BayesianGLM.")
+        means = self._model._design(X).map(lambda part: posterior.drawn_scores(part.X).f[..., 0].T)
+        shift = read_offset(likelihood.link, offset, exposure, n_rows=len(means))
+        f = means if shift is None else means + shift[:, None]
+        return np.asarray(likelihood.mean(f) @ posterior.free.weights)
+
+    def _predictive(self) -> Predictive:
+        if not isinstance(self._model, ProbabilityMixin):
+            raise NotDefinedError(
+                "A generalised linear model predicts the mean of its target, not classes: use the certificate's "
+                "predict(X) instead of predict_proba(X)."
+            )
+        predictive: Predictive = self._model._predictive()
+        return predictive
+
+
+def certify_weights(
+    model: LinearModel, training: Training, draws: Any, random_state: Any, log_constant: float = 0.0
+) -> Certificate:
+    """The certificate of a linear model on clean rows."""
+    size = read_draws(draws)
+    prior, posterior = model._first_prior, model.posterior_
+    if model.prior_ is None or isinstance(model.prior_, Jeffreys) or prior is None:
+        raise ImproperPriorError(
+            f"certify compares with the exact posterior, which needs a prior that is a distribution; this model has "
+            f'prior={model.prior!r}. Use prior="empirical" or Normal(scale=2.5).'
+        )
+    around = posterior.around if isinstance(posterior, DrawnPosterior) else posterior
+    problem = model._next_problem(training)
+    target = WeightTarget(objective_of(problem, prior, around.contrast), around.gaussian, log_constant)
+    check_same_data(target, training.n_counted, model._n_rows, model._fingerprint)
+    seed = model.random_state if random_state is None else random_state
+    with single_threaded_blas():
+        correction = correct(generator(DRAWS_SEED if seed is None else seed), target, size)
+    drawn = drawn_posterior(around, correction.pairs.points, correction.log_weights)
+    return Certificate(
+        Found(
+            correction,
+            CorrectedWeights(model, drawn, correction),
+            drawn.data.shift_from(posterior.mean),
+            model._advice(),
+            by_draws=isinstance(posterior, DrawnPosterior),
+        )
+    )

@@ -1,0 +1,123 @@
+"""Better than Laplace: expectation propagation, the skew correction, and a ladder to climb until one of them holds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from credibly.errors import NotPositiveDefinite
+from credibly.estimators.learning import ChosenPrior, chosen_prior, learn, objective_of
+from credibly.estimators.problem import Drawn, Learnt, PriorChoice, Problem, Search, posterior_of
+from credibly.inference.drawn_posterior import DrawnPosterior
+from credibly.inference.importance import CLOSE, SMALL_SHIFT, Correction, correct
+from credibly.inference.posterior import Gaussian
+from credibly.inference.targets import WeightTarget
+from credibly.inference.weight_ep import weight_ep
+from credibly.model.likelihoods import Likelihood
+from credibly.model.priors import Normal
+from credibly.numerics.newton import Status
+
+
+def learn_by_ep(problem: Problem, choice: Normal | str, search: Search) -> Learnt:
+    """Expectation propagation under a prior that is given, or whose scales have the highest Laplace evidence."""
+    return ep_from(problem, chosen_prior(problem, choice, search), search)
+
+
+def ep_from(problem: Problem, chosen: ChosenPrior, search: Search) -> Learnt:
+    """Expectation propagation from one given prior."""
+    assert isinstance(problem.likelihood, Likelihood)
+    y, counts = (problem.raw.map(take) for take in (lambda rows: rows.y, lambda rows: rows.weights))
+    result = weight_ep(problem.likelihood, chosen.prior, problem.rows, y, counts, search.controls)
+    status = result.solution.status if not result.solution.status.good else chosen.status
+    return Learnt(result, chosen.prior, np.eye(1), status, chosen.resolved, chosen.scale)
+
+
+class Checked(NamedTuple):
+    """A Gaussian posterior, and what draws from it say."""
+
+    problem: Problem
+    learnt: Learnt
+    target: WeightTarget
+    correction: Correction
+
+    @classmethod
+    def of(cls, problem: Problem, learnt: Learnt, rng: np.random.Generator) -> Checked:
+        """Draw from the posterior found and weigh the draws."""
+        target = target_of(problem, learnt)
+        return cls(problem, learnt, target, correct(rng, target))
+
+    def holds(self, khat: float, learnt: Learnt) -> bool:
+        """Whether a posterior, whose ratios have this k̂, is near enough to the corrected one."""
+        frame = self.problem.frame
+        corrected = posterior_of(self.corrected(), frame)
+        assert isinstance(corrected, DrawnPosterior)
+        return khat <= CLOSE and corrected.data.shift_from(posterior_of(learnt, frame).mean) <= SMALL_SHIFT
+
+    def skewed(self) -> Learnt:
+        """The skew-symmetric correction: means, intervals and predictions by draws reflected about the mode."""
+        pairs = self.correction.pairs
+        return self._drawn(Drawn(pairs, pairs.skew_log_weights, self.target, 0.0))
+
+    def corrected(self) -> Learnt:
+        """The importance correction: everything by weighted draws."""
+        return self._drawn(Drawn(self.correction.pairs, self.correction.log_weights, None, 0.0))
+
+    def _drawn(self, drawn: Drawn) -> Learnt:
+        """With draws in the Gaussian's place, and the corrected evidence where that can be relied on."""
+        if not self.correction.reliable:
+            return self.learnt._replace(drawn=drawn, status=Status.UNTRUSTWORTHY)
+        result = self.learnt.result._replace(log_evidence=self.correction.log_evidence)
+        return self.learnt._replace(
+            result=result, drawn=drawn._replace(log_evidence_se=self.correction.log_evidence_se)
+        )
+
+
+def target_of(problem: Problem, learnt: Learnt) -> WeightTarget:
+    """The posterior that a fit approximates, beside its approximation."""
+    return WeightTarget(objective_of(problem, learnt.prior, learnt.contrast), learnt.result.posterior)
+
+
+def learn_skewed(problem: Problem, choice: PriorChoice, search: Search, rng: np.random.Generator) -> Learnt:
+    """Laplace, and the skew-symmetric correction of it."""
+    return Checked.of(problem, learn(problem, choice, search), rng).skewed()
+
+
+def learn_auto(problem: Problem, choice: PriorChoice, search: Search, rng: np.random.Generator) -> Learnt:
+    """Laplace, then its skew correction, then EP, then importance weights: the first whose certificate holds."""
+    return climb(problem, learn(problem, choice, search), search, rng)
+
+
+def climb(problem: Problem, first: Learnt, search: Search, rng: np.random.Generator) -> Learnt:
+    """Go up the ladder from a Laplace posterior.
+
+    A rung holds when its ratios have a finite variance, k̂ ≤ 0.5, and correcting it by them moves no mean by more than
+    a quarter of its standard deviation. Importance weights, the last rung, take the draws of lowest k̂ and hold up to
+    0.7. Where that fails too, the Gaussian of lowest k̂ is reported with a bad status.
+    """
+    laplace = Checked.of(problem, first, rng)
+    if laplace.holds(laplace.correction.khat_plain, first):
+        return first._replace(rung="laplace")
+    skewed = laplace.skewed()
+    if laplace.holds(laplace.correction.khat_symmetrised, skewed):
+        return skewed._replace(rung="skew")
+    ep = _by_ep(problem, first, search, rng)
+    if ep is not None and ep.holds(ep.correction.khat_plain, ep.learnt):
+        return ep.learnt._replace(rung="ep")
+    found = {"laplace": laplace} | ({} if ep is None else {"ep": ep})
+    nearest = min(found, key=lambda rung: found[rung].correction.khat)
+    best = found[nearest]
+    if best.correction.reliable:
+        return best.corrected()._replace(rung="importance")
+    return best.learnt._replace(rung=nearest, status=Status.UNTRUSTWORTHY)
+
+
+def _by_ep(problem: Problem, first: Learnt, search: Search, rng: np.random.Generator) -> Checked | None:
+    """EP from the same prior; None where there is none (softmax, other priors), or it does not settle."""
+    if not (isinstance(problem.likelihood, Likelihood) and isinstance(first.prior, Gaussian)):
+        return None
+    try:
+        learnt = ep_from(problem, ChosenPrior(first.prior, first.resolved, first.prior_scale, first.status), search)
+    except NotPositiveDefinite:
+        return None
+    return Checked.of(problem, learnt, rng) if learnt.result.solution.status.good else None
