@@ -43,7 +43,7 @@ FREE = {"_version"}
 
 # Which files may mention another package, as prefixes of their path inside src/credibly.
 THIRD_PARTY = {
-    "sklearn": ("estimators/", "comparison.py", "model/basis.py", "diagnostics/"),
+    "sklearn": ("estimators/", "comparison/", "model/basis.py", "diagnostics/"),
     "sklearn.exceptions.ConvergenceWarning": ("errors.py",),
     "sklearn.datasets": ("cli/demo.py",),  # the demo's data; no modelling there
     "dask": ("data/dask.py",),

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import Any
 
 from credibly._version import __version__
+from credibly.comparison import Comparison, compare
 from credibly.diagnostics.separation import separation
 from credibly.estimators.gaussian_process import GaussianProcessClassifier
 from credibly.estimators.generative import (
@@ -15,6 +16,8 @@ from credibly.estimators.generative import (
 from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.least_squares import LeastSquaresClassifier
 from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression, NoisyThresholdClassifier
+from credibly.estimators.model_average import ModelAverage
+from credibly.inference.density import laplace_approximation
 from credibly.model.likelihoods import NormalMixture
 from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.newton import Status
@@ -23,11 +26,13 @@ __all__ = [
     "BayesianGLM",
     "BayesianLogisticRegression",
     "BayesianProbitRegression",
+    "Comparison",
     "GaussianProcessClassifier",
     "GenerativeClassifier",
     "Jeffreys",
     "LeastSquaresClassifier",
     "LinearDiscriminant",
+    "ModelAverage",
     "NaiveBayes",
     "NoisyThresholdClassifier",
     "Normal",
@@ -36,6 +41,8 @@ __all__ = [
     "Status",
     "StudentT",
     "__version__",
+    "compare",
+    "laplace_approximation",
     "separation",
 ]
 
@@ -49,6 +56,7 @@ _SUBMODULES = {
     "families",
     "kernels",
     "links",
+    "plots",
     "priors",
 }
 

@@ -8,6 +8,8 @@ costs  costs[i, j], of deciding j when the truth is i         (K, K)
 =====  =====================================================  ========
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -22,7 +24,7 @@ def least_cost(proba: Array, costs: ArrayLike, reject_cost: float | None = None)
 
     .. math:: \arg\min_j \sum_i p_i \, \mathrm{costs}_{ij}
 
-    Equal costs give the most probable class; ties go to the first class.
+    Equal costs give the most probable class; ties go to the first class, and to deciding when declining costs the same.
 
     Parameters
     ----------
@@ -49,9 +51,13 @@ def least_cost(proba: Array, costs: ArrayLike, reject_cost: float | None = None)
     choice: Codes = expected.argmin(axis=1)
     if reject_cost is None:
         return choice
-    if not np.isfinite(reject_cost):
-        raise InputError(f"reject_cost must be a finite number; got {reject_cost!r}.")
-    return np.where(reject_cost < expected.min(axis=1), REJECT, choice)
+    return np.where(_checked_number(reject_cost) < expected.min(axis=1), REJECT, choice)
+
+
+def _checked_number(reject_cost: Any) -> float:
+    if not isinstance(reject_cost, int | float | np.number) or not np.isfinite(reject_cost):
+        raise InputError(f"reject_cost must be a finite number, or None to decide always; got {reject_cost!r}.")
+    return float(reject_cost)
 
 
 def _checked(costs: ArrayLike, n_classes: int) -> Array:

@@ -8,10 +8,12 @@
     │   ├── CollinearityError                 no unique maximum-likelihood estimate: columns are collinear
     │   ├── SingularPriorError (also NotPositiveDefinite)   a prior in data units that vanishes beside the columns
     │   ├── NewClassError                     a label that the model was not built for
+    │   ├── NoModeError                       a density has no mode where it was looked for: flat, a saddle, unbounded
     │   └── CellTypeError (also TypeError)    a cell that is neither a number nor a category
     ├── NotPositiveDefinite (also ValueError, ArithmeticError)   a matrix that must be positive definite is not
     └── NotDefinedError (also AttributeError) the quantity does not exist for this model
         └── NoEvidenceError               … as the evidence of a flat prior
+            └── ImproperPriorError (also InputError)   … which a comparison by evidence was asked for
 
     ConvergenceWarning (scikit-learn's)       an iteration ended without reaching its goal
     DataWarning                               the data were used, but not quite as they came
@@ -20,6 +22,8 @@
 A message says what was expected, what came, and what to change.
 """
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 __all__ = [
@@ -28,9 +32,11 @@ __all__ = [
     "ConvergenceWarning",
     "CrediblyError",
     "DataWarning",
+    "ImproperPriorError",
     "InputError",
     "NewClassError",
     "NoEvidenceError",
+    "NoModeError",
     "NotDefinedError",
     "NotPositiveDefinite",
     "SeparationError",
@@ -59,6 +65,17 @@ class NewClassError(InputError):
     """A label appeared that was not among the classes of the first fit."""
 
 
+class NoModeError(InputError):
+    """A density has no mode where one was looked for: it is flat there, unbounded, or has a saddle.
+
+    `direction` is the unit vector (M,) along which, in unbounded coordinates; None where there is none to tell.
+    """
+
+    def __init__(self, message: str, direction: NDArray[np.float64] | None = None):
+        super().__init__(message)
+        self.direction = direction
+
+
 class CellTypeError(InputError, TypeError):
     """A cell of a table is neither a number nor something that can be a category."""
 
@@ -77,6 +94,10 @@ class NotDefinedError(CrediblyError, AttributeError):
 
 class NoEvidenceError(NotDefinedError):
     """There is no evidence, or nothing that follows from it: the prior is not a distribution."""
+
+
+class ImproperPriorError(InputError, NoEvidenceError):
+    """A model without a proper prior was to be ranked by its evidence."""
 
 
 class DataWarning(UserWarning):

@@ -279,6 +279,7 @@ def test_a_second_batch_is_fitted_with_the_posterior_of_the_first_as_prior(K):
 
 
 @MODELS
+@pytest.mark.filterwarnings("ignore:partial_fit has drifted:credibly.errors.UnreliableWarning")
 def test_two_batches_come_nearer_to_one_as_the_first_grows(model):
     """The recursion's only error is that of the Gaussian after the first batch, which fades as rows come in."""
 

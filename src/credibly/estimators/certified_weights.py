@@ -18,7 +18,8 @@ from credibly.estimators.targets import read_offset
 from credibly.estimators.validation import Training, generator
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior
 from credibly.inference.importance import Correction, correct
-from credibly.inference.targets import WeightTarget
+from credibly.inference.label_noise import JointObjective
+from credibly.inference.targets import NoiseTarget, WeightTarget
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import Array
@@ -88,13 +89,17 @@ def certify_weights(
             f'prior={model.prior!r}. Use prior="empirical" or Normal(scale=2.5).'
         )
     around = posterior.around if isinstance(posterior, DrawnPosterior) else posterior
-    problem = model._next_problem(training)
-    target = WeightTarget(objective_of(problem, prior, around.contrast), around.gaussian, log_constant)
+    objective = objective_of(model._next_problem(training), prior, around.contrast)
+    target: WeightTarget | NoiseTarget = WeightTarget(objective, around.gaussian, log_constant)
+    if model._joint is not None:
+        belief, joint = model._joint
+        target = NoiseTarget(JointObjective(objective, belief), joint)
     check_same_data(target, training.n_counted, model._n_rows, model._fingerprint)
     seed = model.random_state if random_state is None else random_state
     with single_threaded_blas():
         correction = correct(generator(DRAWS_SEED if seed is None else seed), target, size)
-    drawn = drawn_posterior(around, correction.pairs.points, correction.log_weights)
+    points = correction.pairs.points[:, : around.gaussian.mean.size]  # without logits of flip probabilities
+    drawn = drawn_posterior(around, points, correction.log_weights)
     return Certificate(
         Found(
             correction,

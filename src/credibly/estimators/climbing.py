@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.errors import NotPositiveDefinite
-from credibly.estimators.learning import ChosenPrior, chosen_prior, learn, objective_of
+from credibly.estimators.learning import ChosenPrior, chosen_prior, find_mode, learn, objective_of
 from credibly.estimators.problem import Drawn, Learnt, PriorChoice, Problem, Search, posterior_of
 from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.importance import CLOSE, SMALL_SHIFT, Correction, correct
@@ -28,7 +28,9 @@ def ep_from(problem: Problem, chosen: ChosenPrior, search: Search) -> Learnt:
     """Expectation propagation from one given prior."""
     assert isinstance(problem.likelihood, Likelihood)
     y, counts = (problem.raw.map(take) for take in (lambda rows: rows.y, lambda rows: rows.weights))
-    result = weight_ep(problem.likelihood, chosen.prior, problem.rows, y, counts, search.controls)
+    at_mode = find_mode(objective_of(problem, chosen.prior, np.eye(1)), chosen.prior.mean, search)
+    mode, controls = at_mode.posterior.mean, search.controls
+    result = weight_ep(problem.likelihood, chosen.prior, problem.rows, y, counts, mode, controls=controls)
     status = result.solution.status if not result.solution.status.good else chosen.status
     return Learnt(result, chosen.prior, np.eye(1), status, chosen.resolved, chosen.scale)
 

@@ -13,10 +13,10 @@ from credibly.data.source import Block, MemoryRows
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError, NoEvidenceError, NotDefinedError
 from credibly.estimators.generative_base import GenerativeLearning
-from credibly.estimators.generative_learning import in_long_blocks
+from credibly.estimators.generative_learning import in_long_blocks, refuse_completed
 from credibly.estimators.partial_labels import read_partial_labels
 from credibly.estimators.plans import read_generative
-from credibly.estimators.prequential import Learner, PrequentialScore, prequential
+from credibly.estimators.prequential import Learner, PrequentialScore, leave_one_out, prequential
 from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.estimators.summary import Summary
 from credibly.estimators.validation import generator, n_threads
@@ -24,7 +24,7 @@ from credibly.inference.conjugate import IntegratedJoint, PlugInJoint
 from credibly.inference.em import UNLABELLED
 from credibly.inference.posterior import normal_quantile
 from credibly.model.class_conditionals.base import Beliefs, Linear
-from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.grouped import dense
 from credibly.predictive import GenerativePredictive, equal_tails
 
@@ -186,17 +186,49 @@ class GenerativeClassifierBase(ProbabilityMixin, GenerativeLearning):
             raise NoEvidenceError(
                 "prequential_score needs a proper prior: before the first row prior='reference' is none."
             )
-        table = read_generative(model, X, mixed=model._mixed, reset=False)
-        plan = model._plan.grown(table, model._sums.statistics)[0]
-        encoded = dense(plan.encode(table))
-        labels = read_partial_labels(y, model.unlabelled, len(encoded))
-        rows = model._rows(encoded, labels, None, model.classes_)
-        if (rows.codes == UNLABELLED).any():
-            raise InputError("prequential_score needs a label, among the model's classes, for every row.")
-        learner = Learner(plan.family, model._rule(len(model.classes_)), len(model.classes_))
+        learner, encoded, codes = model._labelled(X, y, "prequential_score")
         rng = generator(self.random_state if random_state is None else random_state)
         with single_threaded_blas():
-            return prequential(rng, learner, encoded, rows.codes, permutations, self._report_order(permutations))
+            return prequential(rng, learner, encoded, codes, permutations, self._report_order(permutations))
+
+    def loo_log_proba(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """log p(y_i | x_i, all other rows), (n,), exactly: each row in turn is taken off the sums.
+
+        Parameters
+        ----------
+        X, y
+            The rows that the model has learnt, all of them, with labels.
+
+        Returns
+        -------
+        (n,) array; NaN where the other rows do not determine the model.
+
+        Notes
+        -----
+        The prior, the classes and the levels of categories stay those of the fit.
+        """
+        check_is_fitted(self)
+        self._refuse_rowwise_shrinkage("loo_log_proba")
+        if self._completed:
+            refuse_completed("loo_log_proba")
+        learner, encoded, codes = self._labelled(X, y, "loo_log_proba")
+        if learner.family is not self._plan.family or len(codes) != self._n_rows:
+            raise InputError(
+                f"loo_log_proba needs the {self._n_rows} rows of the fit; these are others ({len(codes)})."
+            )
+        with single_threaded_blas():
+            return leave_one_out(learner, self._sums, encoded, codes)
+
+    def _labelled(self, X: ArrayLike, y: ArrayLike, what: str) -> tuple[Learner, Array, Codes]:
+        """The model before any row, and labelled rows as it reads them."""
+        table = read_generative(self, X, mixed=self._mixed, reset=False)
+        plan = self._plan.grown(table, self._sums.statistics)[0]
+        encoded = dense(plan.encode(table))
+        labels = read_partial_labels(y, self.unlabelled, len(encoded))
+        rows = self._rows(encoded, labels, None, self.classes_)
+        if (rows.codes == UNLABELLED).any():
+            raise InputError(f"{what} needs a label, among the model's classes, for every row.")
+        return Learner(plan.family, self._rule(len(self.classes_)), len(self.classes_)), encoded, rows.codes
 
     def _report_order(self, permutations: int) -> Any:
         def report(k: int, value: float) -> None:

@@ -198,9 +198,11 @@ class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
         with all_or_nothing(self), single_threaded_blas():
             extra = (sample_weight, read_offset(self.link_, offset, exposure))
             targets = read_targets(self, self.family_, X, y, *extra, reset=False)
-            problem = self._next_problem(targets.training)._replace(start=self.posterior_.gaussian.mean)
-            learnt = learn_from(problem, self.posterior_.gaussian, np.eye(1), self._search())
-            self._keep_fit(learnt, problem, targets)
+            before, watched = self.posterior_.gaussian, self._watch_drift()
+            problem = self._next_problem(targets.training)._replace(start=before.mean)
+            self._keep_fit(learn_from(problem, before, np.eye(1), self._search()), problem, targets)
+            if watched:
+                self._tell_drift(problem, before)
         return self
 
     def _read_rows(

@@ -11,7 +11,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.threads import single_threaded_blas
-from credibly.errors import CollinearityError, InputError
+from credibly.errors import CollinearityError, InputError, NotDefinedError
 from credibly.estimators.dispersion import dispersion_found, learn_glm, least_norm
 from credibly.estimators.linear_model import LinearModel
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
@@ -138,6 +138,11 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
     def _n_identified(self) -> int:
         """Every class has its weights and its variance."""
         return self._shape.n_outputs * (self._shape.per_output + 1)
+
+    @property
+    def loo_log_proba_(self) -> Array:
+        """Does not exist: a line has no probabilities of labels."""
+        raise NotDefinedError("loo_log_proba_ does not exist: least squares has no probabilities of labels.")
 
     def _what(self) -> str:
         return f"classes {self.classes_.tolist()} coded ±{self.targets:g}"

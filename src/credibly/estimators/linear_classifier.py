@@ -25,6 +25,7 @@ from credibly.estimators.validation import Table, Training, all_or_nothing, gene
 from credibly.inference.adf import Belief, FullCovariance, Spherical
 from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.frame import Frame
+from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood, true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
@@ -164,17 +165,18 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
             `khat`, `reliable`, `verdict`, `log_evidence`, `mean`, `std`, `predict_proba(X)` and more.
         """
         check_is_fitted(self)
-        if self._n_flips:
+        if self._joint is not None and self._fingerprint is None:
             raise InputError(
-                "certify is about the weights, for label noise that is given; this model has estimated it. Fit with "
-                f"label_noise={np.round(self.label_noise_, 4)!r}, the value found, and certify that."
+                "certify with label noise that was estimated needs a model of one fit; partial_fit has kept its value "
+                "since. Fit to all rows at once."
             )
         table = read_training(self, X, y, sample_weight, classes=self.classes_, reset=False)
         return certify_weights(self, table.training(self._likelihood), draws, random_state)
 
     def _advice(self) -> str:
         """What to do where the posterior is not to be trusted."""
-        return super()._advice() if self.inference == "auto" else "fit again with inference='auto'"
+        highest = self.inference == "auto" or self._joint is not None  # "auto" takes label noise as a number only
+        return super()._advice() if highest else "fit again with inference='auto'"
 
     def _check_choices(self) -> None:
         self._check_shared_choices()
@@ -263,7 +265,11 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         self._check_filtered(table, self._likelihood)
         training = table.training(self._likelihood)
         problem = self._next_problem(training)
+        watched = self.inference == "laplace" and self._watch_drift()
+        before = self.posterior_.gaussian
         self._keep_weights(self._learn_more(problem), problem.frame, training)
+        if watched:
+            self._tell_drift(problem, before)
 
     def _learn_more(self, problem: Problem) -> Learnt:
         """The posterior after more rows, with the one before them as prior."""
@@ -308,6 +314,9 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
             | {"log_joint": mode.log_joint}
             for mode in learnt.noise_modes
         ]
+        if noise is not None and noise.belief is not None and learnt.noise_modes:
+            solution = learnt.noise_modes[0].result.solution
+            self._joint = (noise.belief, Gaussian(solution.x, solution.local.hessian))
         self._n_flips = 0 if noise is None or noise.belief is None else noise.belief.n_free
 
     @property

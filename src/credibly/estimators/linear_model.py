@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
 from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
+from credibly.estimators.drift import Drift
 from credibly.estimators.learning import check_prior
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search, posterior_of
 from credibly.estimators.summary import Summary, weight_columns
@@ -29,6 +30,7 @@ from credibly.estimators.validation import (
 )
 from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.frame import Frame
+from credibly.inference.label_noise import FlipBelief
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
 from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs
@@ -98,7 +100,7 @@ class LinearModel(BaseEstimator):
         self.prior_ = learnt.resolved
         self._likelihood = problem.likelihood if learnt.likelihood is None else learnt.likelihood
         self._shape, self._columns = problem.shape, problem.columns
-        self._first_prior, self._n_rows = learnt.prior, 0
+        self._first_prior, self._n_rows, self._drift, self._joint = learnt.prior, 0, None, None
         self._log_evidence, self.log_likelihood_ = 0.0, 0.0
         if learnt.prior_scale is not None:
             one = self.prior == "empirical" and learnt.prior_scale.size == 1
@@ -119,6 +121,22 @@ class LinearModel(BaseEstimator):
         if not learnt.status.good:
             warnings.warn(learnt.status.value, ConvergenceWarning, stacklevel=4)
 
+    def _watch_drift(self) -> bool:
+        """Before an update: what the quadratic of the first rows lacks, where those are still there."""
+        if self._training is not None:
+            whole = self.prior_ is not None or self._shape.n_outputs == 1  # else only contrasts are determined
+            first = self._next_problem(self._training)
+            self._drift = Drift.of(first, self.posterior_.gaussian) if whole else None
+            self.drift_ = 0.0
+        return self._drift is not None
+
+    def _tell_drift(self, problem: Problem, before: Gaussian) -> None:
+        """After an update: how far the posterior may be from that of one fit to all rows."""
+        assert self._drift is not None
+        earlier, self._drift = self._drift.estimate, self._drift.after(problem, before, self.posterior_.gaussian)
+        self.drift_ = self._drift.estimate
+        self._drift.tell(earlier)
+
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         state.pop("_training", None)  # a saved model holds no rows
@@ -128,6 +146,9 @@ class LinearModel(BaseEstimator):
 
     classes_: AnyArray  # of classifiers
     posterior_: WeightPosterior | DrawnPosterior
+    drift_: float  # after partial_fit
+    _drift: Drift | None
+    _joint: tuple[FlipBelief, Gaussian] | None  # weights and label noise together, where that is estimated
     status_: Status
     prior_: Normal | StudentT | Jeffreys | None
 

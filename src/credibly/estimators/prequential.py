@@ -1,4 +1,4 @@
-"""How well each label was predicted from the rows before it: a generative model on the scale of log p(y | X)."""
+"""How well labels are predicted from rows before them, or from all others: generative models by log p(y | X)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from credibly.errors import NotPositiveDefinite
 from credibly.inference.conjugate import JointSums, Rule
 from credibly.inference.em import completed
-from credibly.model.class_conditionals.base import ClassConditional
+from credibly.model.class_conditionals.base import ClassConditional, NotDetermined
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.special import log_softmax
+from credibly.predictive import GenerativePredictive
 
 
 class PrequentialScore(NamedTuple):
@@ -67,3 +69,20 @@ def _one_order(learner: Learner, X: Array, codes: Codes, order: Codes) -> float:
         total += float(log_softmax(joint.log_joint(row))[0, codes[i]])
         sums = sums.merge(completed(family, row, codes[i : i + 1], one, K, joint.filling).sums)
     return total
+
+
+def leave_one_out(learner: Learner, sums: JointSums, X: Array, codes: Codes) -> Array:
+    """log p(y_i | x_i, all other rows), (n,), exactly: every row is taken off the sums, which are of all of them.
+
+    NaN where the other rows do not determine the model, or make the row impossible in every class.
+    """
+    family, rule, K = learner
+    one, filling, out = np.ones(1), rule.learn(family, sums).filling, np.full(len(codes), np.nan)
+    for i, code in enumerate(codes):
+        row, label = X[i : i + 1], codes[i : i + 1]
+        rest = sums.remove(completed(family, row, label, one, K, filling).sums)
+        try:
+            out[i] = GenerativePredictive(rule.learn(family, rest)).log_proba(row)[0, code]
+        except (NotDetermined, NotPositiveDefinite):
+            continue
+    return out

@@ -13,6 +13,7 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_newton import AtMode, Mode, Point, find_mode
+from credibly.inference.leave_one_out import cavities, log_left_out
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.base import Expansion
@@ -86,20 +87,9 @@ class LaplaceLatents(AtMode[Expansion, Precision]):
         """log p(y_i | other rows), (n,): the row's own factor, as Laplace sees it, is taken off its marginal.
 
         NaN for a row without which the others give no Gaussian (where the likelihood is not log-concave).
-
-        References
-        ----------
-        Vehtari, Mononen, Tolvanen, Sivula & Winther 2016, sec. 2.4 (LA-LOO).
         """
-        precision, y = self.mode.precision, self.problem.y
-        v = precision.variances(self.problem.K)
-        left = 1.0 - v * precision.W
-        proper = left > 0
-        cavity_v = v[proper] / left[proper]
-        cavity_m = self.mean[proper] - cavity_v * self.mode.point.at.grad[proper]
-        out = np.full(len(y), np.nan)
-        out[proper] = self.problem.likelihood.log_average(y[proper], cavity_m, cavity_v)
-        return out
+        cavity = cavities(self.marginals(), self.mode.point.at.grad, self.mode.precision.W)
+        return log_left_out(self.problem.likelihood, self.problem.y, cavity)
 
     def marginals(self) -> Scores:
         """Means and variances of the latents at the training rows."""

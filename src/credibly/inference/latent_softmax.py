@@ -22,13 +22,12 @@ import numpy as np
 from credibly.inference.laplace import Controls
 from credibly.inference.latent import Precision
 from credibly.inference.latent_newton import AtMode, Point, find_mode
+from credibly.inference.leave_one_out import class_cavities, log_class_left_out
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Categorical
 from credibly.model.likelihoods.categorical import CategoricalExpansion
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD
-
-LOO_TOL = 1e-6  # of leave-one-out probabilities
 
 
 def of_class(items: tuple[Array, ...], c: int) -> Array:
@@ -185,13 +184,9 @@ class SoftmaxLatents(AtMode[CategoricalExpansion, ClassPrecision]):
 
     def leave_one_out(self) -> Array:
         """log p(y_i | other rows), (n,): the row's own factor, as Laplace sees it, is taken off its marginal."""
-        at, (m, V) = self.mode.point.at, self.marginals()
-        W = self.problem.likelihood.curvature(at.proba)
-        cavity_V = np.linalg.solve(np.eye(W.shape[-1]) - V @ W, V)
-        cavity_m = m - np.einsum("ncd,nd->nc", cavity_V, at.grad)
-        cavity_V = 0.5 * (cavity_V + cavity_V.transpose(0, 2, 1))
-        log_proba = self.problem.likelihood.log_average(cavity_m, cavity_V, tol=LOO_TOL)
-        return np.asarray(np.take_along_axis(log_proba, self.problem.y[:, None], axis=1)[:, 0])
+        at, likelihood = self.mode.point.at, self.problem.likelihood
+        cavity = class_cavities(self.marginals(), at.grad, likelihood.curvature(at.proba))
+        return log_class_left_out(likelihood, self.problem.y, cavity)
 
     def effective_parameters(self) -> float:
         """tr(Σ W)."""

@@ -9,13 +9,15 @@ f     scores of the rows; linear in the weights, so f(m ± h) = f ± δ      (n,
 ====  ==================================================================  ========
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from credibly.data.source import Block, Rows, add
+from credibly.inference.label_noise import JointObjective
 from credibly.inference.objective import Objective, PriorDensity
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import Categorical, Likelihood
@@ -81,17 +83,68 @@ class WeightTarget:
         return self.objective.chain.weights(self.q.mean), np.asarray(contrast @ free)
 
 
+@dataclass(frozen=True)
+class NoiseTarget:
+    """The posterior of the weights and of the flip probabilities' logits together.
+
+    Parameters
+    ----------
+    joint : JointObjective
+    q : Gaussian
+        Over free weights x, then logits θ.
+    """
+
+    joint: JointObjective
+    q: Gaussian
+
+    def log_joints(self, steps: Array) -> Array:
+        """log p(y, m ± h), (2, S)."""
+        x, theta = self.joint.split(self.q.mean)
+        by_x, by_theta = steps[:, : x.size], steps[:, x.size :]
+        prior, belief = self.joint.objective.prior, self.joint.belief
+        assert prior is not None
+        log_belief = [[belief.log_density(theta + sign * step) for step in by_theta] for sign in (1.0, -1.0)]
+        return np.asarray(self._log_likelihoods(steps) + both(prior, x, by_x) + np.array(log_belief))
+
+    @property
+    def log_likelihood(self) -> float:
+        """log p(y | m)."""
+        return float(self._log_likelihoods(np.zeros((1, self.q.mean.size)))[0, 0])
+
+    def _log_likelihoods(self, steps: Array) -> Array:
+        objective = self.joint.objective
+        x, theta = self.joint.split(self.q.mean)
+        contrast = objective.contrast
+        V = np.asarray(contrast @ steps[:, : x.size].reshape(len(steps), contrast.shape[1], -1))
+
+        def noisy(side: Side) -> list[AnyLikelihood]:
+            sign = 1.0 if side.which == 0 else -1.0
+            return [self.joint.at(theta + sign * step).likelihood for step in steps[side.draws, x.size :]]
+
+        return log_likelihoods(noisy, objective.rows, objective.chain.weights(x), V)
+
+
 def both(prior: PriorDensity, m: Array, steps: Array) -> Array:
     """log p(m ± h), (2, S)."""
     return np.stack([prior.logpdf(m + steps), prior.logpdf(m - steps)])
 
 
-def log_likelihoods(likelihood: AnyLikelihood, rows: Rows, W: Array, V: Array) -> Array:
+class Side(NamedTuple):
+    """Some of the draws on one side of the mean."""
+
+    which: int  # 0 for m + h, 1 for m - h
+    draws: slice
+
+
+DrawLikelihoods = Callable[[Side], list[AnyLikelihood]]  # where each draw has a likelihood of its own
+
+
+def log_likelihoods(likelihood: AnyLikelihood | DrawLikelihoods, rows: Rows, W: Array, V: Array) -> Array:
     """log p(y | w) at W ± V, (2, S), summed over rows; W is (K, D), V (S, K, D)."""
     return np.asarray(rows.sum(partial(_block, likelihood=likelihood, W=W, V=V), add)[0])
 
 
-def _block(block: Block, likelihood: AnyLikelihood, W: Array, V: Array) -> tuple[Array]:
+def _block(block: Block, likelihood: AnyLikelihood | DrawLikelihoods, W: Array, V: Array) -> tuple[Array]:
     S, K, D = V.shape
     f = np.asarray(block.X @ W.T)
     if block.offset is not None:
@@ -101,9 +154,13 @@ def _block(block: Block, likelihood: AnyLikelihood, W: Array, V: Array) -> tuple
     for start in range(0, S, some):
         part = slice(start, min(start + some, S))
         delta = np.asarray(block.X @ V[part].reshape(-1, D).T).reshape(len(f), -1, K).swapaxes(0, 1)
-        for side, shifted in enumerate((f + delta, f - delta)):  # (draws, rows, K)
-            log_prob = row_log_prob(likelihood, block.y, shifted)
-            total[side, part] = log_prob.sum(axis=1) if block.weight is None else log_prob @ block.weight
+        for which, shifted in enumerate((f + delta, f - delta)):  # (draws, rows, K)
+            if callable(likelihood):
+                each = zip(likelihood(Side(which, part)), shifted, strict=True)
+                log_prob = np.stack([row_log_prob(own, block.y, f_own) for own, f_own in each])
+            else:
+                log_prob = row_log_prob(likelihood, block.y, shifted)
+            total[which, part] = log_prob.sum(axis=1) if block.weight is None else log_prob @ block.weight
     return (total,)
 
 

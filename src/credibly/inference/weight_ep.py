@@ -95,6 +95,16 @@ class WeightSites(SiteState):
         return self.rebuilt(Sites(tau, nu))
 
 
+def _first_state(problem: WeightSitesProblem, mode: Array | None) -> WeightSites:
+    """Without sites, or with those of Laplace: each row's likelihood to second order at the mode."""
+    if mode is None:
+        return WeightSites.of(problem, Sites(np.zeros(len(problem.y)), np.zeros(len(problem.y))))
+    f = problem.rows.map(lambda part: np.asarray(part.X @ mode))
+    at = problem.likelihood.expand(problem.y, f)
+    tau = np.where(at.curvature > 0, at.curvature, problem.likelihood.information(f))
+    return WeightSites.of(problem, Sites(tau, tau * f + at.grad))
+
+
 def _site_sums(block: Block) -> Sums:
     """Σ τ zzᵀ and Σ ν z of some rows, whose τ and ν stand in the place of labels."""
     return weighted_gram(block.X, block.y[:, 0]), np.asarray(block.X.T @ block.y[:, 1])
@@ -106,7 +116,14 @@ def _each_row(rows: Rows) -> list[Array]:
 
 
 def weight_ep(
-    likelihood: Likelihood, prior: Gaussian, rows: Rows, y: Array, counts: Array, controls: Controls = Controls()
+    likelihood: Likelihood,
+    prior: Gaussian,
+    rows: Rows,
+    y: Array,
+    counts: Array,
+    mode: Array | None = None,
+    *,
+    controls: Controls = Controls(),
 ) -> InferenceResult:
     """Approximate the posterior of the weights by expectation propagation.
 
@@ -123,6 +140,8 @@ def weight_ep(
         Of the design.
     y, counts : (n,) arrays
         Labels, and how often each row counts. A row that counts twice is two rows.
+    mode : (D,) array, optional
+        The posterior mode: sites then start as Laplace's, which saves most sweeps where there are many rows.
     controls : Controls
         `tol` is the goal for the largest squared change of a score, in its standard deviations (at least 1e-18),
         `max_steps` the most sweeps.
@@ -146,8 +165,7 @@ def weight_ep(
     (-0.693147..., array([0.56418958]))
     """
     problem = WeightSitesProblem(likelihood, prior, rows, y, counts)
-    none = np.zeros(len(y))
-    state, status, steps = settle(WeightSites.of(problem, Sites(none, none)), max(controls.tol, GOAL), controls)
+    state, status, steps = settle(_first_state(problem, mode), max(controls.tol, GOAL), controls)
     posterior, log_likelihood = state.posterior, state.log_likelihood
     value = -log_likelihood - float(prior.logpdf(posterior.mean))
     local = Local(value, np.full_like(posterior.mean, np.nan), posterior.precision, exact=False)

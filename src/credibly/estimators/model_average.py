@@ -1,0 +1,122 @@
+"""Several models as one: their probabilities, averaged."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from credibly.estimators.glm import BayesianGLM
+from credibly.estimators.probabilities import ProbabilityMixin
+from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.special import log_sum_exp
+from credibly.predictive import predictive_of
+
+
+class ModelAverage(ProbabilityMixin, ClassifierMixin, BaseEstimator):
+    r"""The average of several classifiers, weighted by how far each is believed.
+
+    .. math:: \log p(c \mid x) = \log \textstyle\sum_k \exp(\log w_k + \log p_k(c \mid x))
+
+    `credibly.Comparison.average` makes one that is fitted; `fit` runs the comparison itself.
+
+    Parameters
+    ----------
+    models : dict of name to estimator, or list of estimators
+        As for `credibly.compare`.
+    by : str
+        What model probabilities are made of: "evidence" (default), "bic", "loo", "prequential", "joint_evidence".
+    weights : "probability" (default) or "stacking"
+    n_jobs, random_state
+        As for `credibly.compare`.
+
+    Attributes
+    ----------
+    classes_ : (K,) array
+    models_ : dict of str to estimator
+        Fitted models of positive weight.
+    weights_ : dict of str to float
+    log_weights_ : dict of str to float
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from credibly import BayesianLogisticRegression, ModelAverage, Normal
+    >>> X, y = load_iris(return_X_y=True)
+    >>> tight, wide = (BayesianLogisticRegression(prior=Normal(scale=s)) for s in (1.0, 10.0))
+    >>> ModelAverage([tight, wide], random_state=0).fit(X, y).predict(X[:2])
+    array([0, 0])
+    """
+
+    classes_: AnyArray
+    models_: dict[str, Any]
+    log_weights_: dict[str, float]
+
+    def __init__(
+        self,
+        models: Any,
+        *,
+        by: str = "evidence",
+        weights: str = "probability",
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.models = models
+        self.by = by
+        self.weights = weights
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Compare the models on these rows, and keep them with their weights.
+
+        Parameters
+        ----------
+        X, y
+            As for `credibly.compare`.
+
+        Returns
+        -------
+        self
+        """
+        from credibly.comparison import compare
+
+        found = compare(self.models, X, y, by=self.by, n_jobs=self.n_jobs, random_state=self.random_state)
+        self.__dict__.update({name: it for name, it in vars(found.average(self.weights)).items() if name.endswith("_")})
+        return self
+
+    def keep(self, parts: dict[str, tuple[Any, float]], classes: AnyArray) -> Self:
+        """Take over models that are fitted, with the logs of their weights."""
+        self.classes_ = classes
+        self.models_ = {name: model for name, (model, _) in parts.items()}
+        self.log_weights_ = {name: log_weight for name, (_, log_weight) in parts.items()}
+        return self
+
+    @property
+    def weights_(self) -> dict[str, float]:
+        """The weights of the models."""
+        check_is_fitted(self)
+        return {name: float(np.exp(log_weight)) for name, log_weight in self.log_weights_.items()}
+
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """log p(class | x), (n, K): the models' probabilities averaged, in log space."""
+        check_is_fitted(self)
+        parts = [log_proba(model, X) + self.log_weights_[name] for name, model in self.models_.items()]
+        return log_sum_exp(np.array(parts), axis=0)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "log_weights_")
+
+
+def log_proba(model: Any, X: ArrayLike) -> Array:
+    """log p(class | x), (n, K), of a classifier, or of a GLM of 0 and 1; either may end a pipeline."""
+    steps = getattr(model, "steps", None)
+    if steps and isinstance(steps[-1][1], BayesianGLM):
+        return log_proba(steps[-1][1], model[:-1].transform(X) if len(steps) > 1 else X)
+    if not isinstance(model, BayesianGLM):
+        return np.asarray(model.predict_log_proba(X))
+    scores, predictive = model.predict_latent(X), predictive_of(model._likelihood)
+    return predictive.plug_in(scores) if model.prior_ is None else predictive.log_proba(scores)
