@@ -73,6 +73,9 @@ bench: $(DEV)  ## us against the peers, in one process tree
 	$(RUN) -m benchmarks.glm
 	$(RUN) -m benchmarks.generative
 	$(RUN) -m benchmarks.gaussian_process
+	$(RUN) -m benchmarks.certificate
+	$(RUN) -m benchmarks.sequential
+	$(RUN) -m benchmarks.leave_pima_alone
 
 docs: $(DOCS)  ## the guide and the API reference, into docs/_build/html
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

@@ -127,8 +127,8 @@ def measure(case: Case) -> Row:
 
 
 HEADER = (
-    f"{'rows':>7} {'cols':>4} {'':10} {'Newton':>9}  {'certify':>8}  {'asked':18}{'k-hat':>6} {'draws':>6} {'worth':>6} "
-    f"{'se':>7}  {'EP':>7} {'sweeps':>6}  {'auto':>6}  rung"
+    f"{'rows':>7} {'cols':>4} {'':10} {'Newton':>9}  {'certify':>8}  {'asked':18}{'k-hat':>6} {'draws':>6} "
+    f"{'worth':>6} {'se':>7}  {'EP':>7} {'sweeps':>6}  {'auto':>6}  rung"
 )
 
 

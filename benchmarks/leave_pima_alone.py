@@ -1,6 +1,6 @@
-"""Chopin & Ridgway's benchmark, "Leave Pima Indians alone" (Statistical Science 2017): how near is each way to the truth?
+"""How near is each way to the truth? After Chopin & Ridgway, "Leave Pima Indians alone" (Statistical Science 2017).
 
-Run by `python -m benchmarks.leave_pima_alone` (some minutes). Logistic and probit regression on small binary data
+Run by `make bench` (ten minutes, most of them for the truth). Logistic and probit regression on small binary data
 sets; predictors have mean 0 and standard deviation 0.5, the prior standard deviation is 20 for the intercept and 5 for
 slopes. For every way of inference: the largest error of a posterior mean, in posterior standard deviations, the largest
 relative error of a posterior standard deviation, the error of the log evidence, and the time in Laplace fits. The claim
@@ -365,7 +365,7 @@ def nuts_draws(problem: Posterior, n_draws: int) -> tuple[np.ndarray, int]:
 
 
 def bridge(problem: Posterior, draws: np.ndarray, rng: np.random.Generator) -> tuple[float, float]:
-    """Log evidence by bridge sampling (Meng & Wong 1996): a Gaussian from one half of the draws, the other half used."""
+    """Log evidence by bridge sampling (Meng & Wong 1996): from a Gaussian, fitted to one half, to the other half."""
     fitted, used = draws.reshape(2, -1, draws.shape[-1])
     mean, root = fitted.mean(axis=0), np.linalg.cholesky(np.cov(fitted.T))
     proposal = Proposal(mean, root, 1e7)
@@ -468,7 +468,10 @@ class Error(NamedTuple):
 
 
 def verdict(ep: float, laplace: float, se: float) -> str:
-    """Of "EP's error is at most a tenth of Laplace's", where the truth itself is known to some standard errors."""
+    """Of "EP's error is at most a tenth of Laplace's", where the truth itself is known to some standard errors.
+
+    An uncertain truth makes small errors look larger, so that a PASS needs no allowance for it.
+    """
     noise = 3 * se
     if ep <= TENTH * laplace:
         return "PASS"
@@ -524,10 +527,8 @@ def show_truths(found: list[Truth]) -> None:
 
 
 def show(error: Error) -> None:
-    print(
-        f"  {error.way:20}{error.mean:12.4f}{error.sd:12.4f}{error.log_evidence:+14.4f}{error.time:9.1f}x  {error.note}",
-        flush=True,
-    )
+    numbers = f"{error.mean:12.4f}{error.sd:12.4f}{error.log_evidence:+14.4f}{error.time:9.1f}x"
+    print(f"  {error.way:20}{numbers}  {error.note}", flush=True)
 
 
 def run(problem: Posterior, most: int, nuts: int) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.special import expit, log_expit
+from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_breast_cancer, load_iris, make_moons
 
 from credibly import BayesianLogisticRegression, GaussianProcessClassifier
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"  # safe for colour-blind readers
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # safe for colour-blind readers
 IMAGES = Path(__file__).parent / "images"
 Z = 1.6449  # half a 90 % interval, in standard deviations
 
@@ -94,7 +96,72 @@ def surface() -> None:
     figure.savefig(IMAGES / "gaussian_process_surface.png", dpi=130)
 
 
+class Grid:
+    """A slope and an intercept on a fine grid, with what the exact posterior and others say there."""
+
+    def __init__(self, model: BayesianLogisticRegression, x: np.ndarray, y: np.ndarray) -> None:
+        around = model.posterior_
+        self.slope = around.mean[0] + around.std[0] * np.linspace(-5, 9, 561)
+        steps = np.linspace(-12, 12, 481)  # of the intercept, given the slope
+        given = around.cov[1, 0] / around.cov[0, 0]
+        left = np.sqrt(around.cov[1, 1] - given * around.cov[1, 0])
+        center = around.mean[1] + given * (self.slope - around.mean[0])
+        self.intercept = center[:, None] + left * steps
+        self.points = np.stack([np.broadcast_to(self.slope[:, None], self.intercept.shape), self.intercept], axis=-1)
+        f = self.points[..., :1] * x[:, 0] + self.points[..., 1:]
+        log_prior = multivariate_normal(np.zeros(2), model.prior_.cov).logpdf(self.points)
+        self.exact = self.normalised(log_expit(np.where(y == 1, f, -f)).sum(axis=-1) + log_prior)
+
+    def normalised(self, log_density: np.ndarray) -> np.ndarray:
+        mass = np.exp(log_density - log_density.max())
+        return mass / mass.sum()
+
+    def density(self, mass: np.ndarray) -> np.ndarray:
+        """Of the slope alone."""
+        return mass.sum(axis=1) / (self.slope[1] - self.slope[0])
+
+    def proba(self, mass: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """P(y = 1 | x), averaged."""
+        return np.array([(mass * expit(self.slope[:, None] * at + self.intercept)).sum() for at in x])
+
+
+def how_far() -> None:
+    """The posterior of one coefficient from twenty patients by four ways, and the error of probabilities."""
+    data = load_breast_cancer()
+    some = np.random.default_rng(0).permutation(len(data.data))[:20]
+    x, y = data.data[some, :1], (data.target[some] == 0).astype(int)
+    fits = {way: BayesianLogisticRegression(inference=way).fit(x, y) for way in ("laplace", "skew", "ep")}
+    grid, at = Grid(fits["laplace"], x, y), np.linspace(6, 30, 121)
+    skewed = fits["skew"].posterior_.logpdf(grid.points.reshape(-1, 2)).reshape(grid.intercept.shape)
+    shown = {
+        "laplace": ("Laplace", BLUE, "--"),
+        "skew": ("skew", ORANGE, "-."),
+        "ep": ("EP", GREEN, "-"),
+    }
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    left.fill_between(grid.slope, grid.density(grid.exact), color=GREY, alpha=0.3, lw=0, label="exact")
+    exact = grid.proba(grid.exact, at)
+    for way, (name, colour, dashes) in shown.items():
+        posterior = fits[way].posterior_
+        density = norm.pdf(grid.slope, posterior.mean[0], posterior.std[0])
+        if way == "skew":
+            density = grid.density(grid.normalised(skewed))
+        left.plot(grid.slope, density, color=colour, ls=dashes, lw=1.8, label=name)
+        right.plot(at, fits[way].predict_proba(at[:, None])[:, 1] - exact, color=colour, ls=dashes, lw=1.8, label=name)
+    right.axhline(0, color=GREY, alpha=0.5, lw=1)
+    left.set(
+        title="posterior of the slope, 20 patients", xlabel="slope, log-odds for one unit of radius", xlim=(-0.1, 2.1)
+    )
+    left.set(ylabel="density", ylim=(0, None))
+    right.set(title="error of the averaged probability", xlabel="mean radius of the nuclei", xlim=(6, 30))
+    left.legend(frameon=False, fontsize=9)
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(IMAGES / "trust.png", dpi=130)
+
+
 if __name__ == "__main__":
     readme()
     curve_or_line()
     surface()
+    how_far()

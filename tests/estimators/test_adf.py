@@ -337,8 +337,8 @@ def test_a_prior_that_is_not_normal_is_refused(prior):
 
 def test_more_than_two_classes_are_refused():
     y = np.arange(60) % 3
-    refused(LOGIT(), r'Only binary classification.*one score a row.*Use inference="laplace"', y=y)
-    refused(LOGIT(multi_class="softmax"), r'softmax.*one score a row.*Use inference="laplace"')
+    refused(LOGIT(), r'Only binary classification.*one score a row.*Use inference="auto", "skew" or "laplace"', y=y)
+    refused(LOGIT(multi_class="softmax"), r'softmax.*one score a row.*Use inference="auto", "skew" or "laplace"')
     with pytest.raises(InputError, match="Only binary classification"):
         PROBIT(inference="adf").fit(toy()[0], y)
 

@@ -10,7 +10,7 @@ from scipy.special import expit, gammaln, log_softmax, logsumexp
 from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Normal, StudentT
 from credibly.data.source import MemoryRows
 from credibly.inference.drawn_posterior import drawn_posterior
-from credibly.inference.importance import FIRST_PAIRS, GOAL, HOPELESS_PAIRS, MOST_PAIRS, Correction, Pairs, correct
+from credibly.inference.importance import FIRST_PAIRS, GOAL, MOST_PAIRS, SETTLED_PAIRS, Correction, Pairs, correct
 from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
@@ -292,7 +292,7 @@ def test_a_hopeless_tail_is_given_up_early():
     Z = rng.normal(size=(30, 40))
     target = target_of(LOGIT, MemoryRows(Z, (Z[:, 0] > 0).astype(float)), gaussian(np.zeros(40), 25.0 * np.eye(40)))
     found = correct(np.random.default_rng(0), target)
-    assert not found.reliable and found.log_weights.size == 2 * HOPELESS_PAIRS
+    assert not found.reliable and found.log_weights.size == 2 * SETTLED_PAIRS
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others():

@@ -1,4 +1,4 @@
-"""What `make demo` runs: two real data sets from fit to decision, in a terminal.
+"""What `make demo` runs: two real data sets, models fitted, compared and certified, in a terminal.
 
 Breast cancer (two classes) and wine (three classes) ship with scikit-learn; nothing is downloaded.
 """
@@ -17,6 +17,7 @@ from credibly import (
     NoisyThresholdClassifier,
     Normal,
     QuadraticDiscriminant,
+    compare,
 )
 from credibly.diagnostics import brier_score, calibration_error, log_score
 from credibly.numerics.arrays import AnyArray, Array
@@ -106,15 +107,57 @@ def decisions(model: Any, split: Split) -> None:
     print("  " + ", ".join(f"{count} × {label}" for label, count in zip(found, counts, strict=True)))
 
 
-def line_or_curve(line: Any, split: Split) -> None:
-    """A Gaussian process beside the line: its hyperparameters, its evidence, and how it predicts."""
+def compared(split: Split) -> Any:
+    """Links, priors, a curve and densities in one ranking; the best model."""
+    models = {
+        "logit": BayesianLogisticRegression(),
+        "logit, a scale per column": BayesianLogisticRegression(prior="ard"),
+        "logit, Normal(scale=2.5)": BayesianLogisticRegression(prior=Normal(scale=2.5)),
+        "probit": BayesianProbitRegression(),
+        "cauchit": NoisyThresholdClassifier("cauchy"),
+        "Gaussian process, EP": GaussianProcessClassifier(inference="ep"),
+        "Gaussian classes": QuadraticDiscriminant(),
+    }
+    found = compare(models, named(split.X, split.columns), split.y, random_state=0)
+    print(found)
+    print(f"The best is {found.best_!r}.")
+    best = found.models_[found.best_]
+    held_out(best, split)
+    return best
+
+
+def certified(model: Any, split: Split) -> Any:
+    """What the certificate of a model says; the corrected evidence where there is one."""
+    start = time.perf_counter()
+    certificate = model.certify(named(split.X, split.columns), split.y)
+    print(f"{type(model).__name__}({model.inference!r}), {1e3 * (time.perf_counter() - start):.0f} ms: ", end="")
+    print(certificate.verdict)
+    if certificate.reliable:
+        corrected = f"{certificate.log_evidence:.2f} ± {certificate.log_evidence_se:.2f}"
+        print(f"  log evidence {model.log_evidence_:.2f}, corrected {corrected}")
+    return certificate
+
+
+def trusted(best: Any, split: Split) -> None:
+    """Certificates of the best model, and of fits to few rows: by Laplace, and by the ladder."""
+    certified(best, split)
+    few = split._replace(X=split.X[:60, :3], columns=split.columns[:3], y=split.y[:60], X_held=split.X_held[:, :3])
+    print(f"\nWith {len(few.y)} rows and {len(few.columns)} columns:")
+    for model in (BayesianLogisticRegression(), BayesianLogisticRegression(inference="auto")):
+        fit(model, few)
+        certified(model, few)
+        held_out(model, few)
+    print(f"inference='auto' used {model.rung_!r}.")
+
+
+def curve(split: Split) -> None:
+    """A Gaussian process: its hyperparameters, its evidence, and how it predicts by two approximations."""
     curve = fit(GaussianProcessClassifier(), split)
     print(curve.summary())
     print("The same process, approximated by expectation propagation, whose probabilities are mostly nearer to exact:")
     nearer = fit(GaussianProcessClassifier(curve.kernel_, inference="ep", optimize=False), split)
-    names = {"line": line, "Gaussian process, Laplace": curve, "Gaussian process, EP": nearer}
-    for name, model in sorted(names.items(), key=lambda item: -item[1].log_evidence_):
-        print(f"  {name:26s} log evidence {model.log_evidence_:8.2f}   held out: log score {score(model, split):.3f}")
+    for name, model in {"Laplace": curve, "EP": nearer}.items():
+        print(f"  {name:8s} log evidence {model.log_evidence_:8.2f}   held out: log score {score(model, split):.3f}")
 
 
 def score(model: Any, split: Split) -> float:
@@ -188,7 +231,7 @@ def forgetting(split: Split) -> None:
 
 
 def main() -> None:
-    """Two data sets, from fit to decision; lines and curves; and what models of the columns can do besides."""
+    """Two data sets: fit, compare, certify, decide; and what models of the columns can do besides."""
     cancer = load("breast cancer", 10)
     headline(f"Two classes: {cancer.name}, {len(cancer.y)} rows, {len(cancer.columns)} columns")
     model = fit(BayesianLogisticRegression(), cancer)
@@ -198,19 +241,12 @@ def main() -> None:
     predictions(model, cancer)
     decisions(model, cancer)
 
-    headline("Which prior, which link? The log evidence says, without a hold-out set")
-    choices = {
-        "logit, one scale learnt": model,
-        "logit, one scale per column": fit(BayesianLogisticRegression(prior="ard"), cancer),
-        "logit, Normal(scale=2.5)": fit(BayesianLogisticRegression(prior=Normal(scale=2.5)), cancer),
-        "probit, one scale learnt": fit(BayesianProbitRegression(), cancer),
-        "cauchit, one scale learnt": fit(NoisyThresholdClassifier("cauchy"), cancer),
-    }
-    for name, candidate in sorted(choices.items(), key=lambda item: -item[1].log_evidence_):
-        print(f"  {name:30s} log evidence {candidate.log_evidence_:8.2f}   BIC {candidate.bic_:7.1f}")
-
-    headline("A line, or a curve? A Gaussian process says, by the same number")
-    line_or_curve(model, cancer)
+    headline("Which prior, which link, a line or a curve? The log evidence says, without a hold-out set")
+    best = compared(cancer)
+    headline("How far can that be trusted? The certificate says")
+    trusted(best, cancer)
+    headline("A curve instead of a line: which columns bend it?")
+    curve(cancer)
 
     headline("Are some labels wrong? One in ten of the training labels is flipped now")
     wrong_labels(cancer)

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from credibly.errors import DataWarning, InputError, UnreliableWarning
-from credibly.inference.importance import CLOSE, RELIABLE, SMALL_SHIFT, Correction
+from credibly.estimators.validation import generator
+from credibly.inference.importance import RELIABLE, SMALL_SHIFT, Correction
 from credibly.inference.targets import Target
 from credibly.numerics.arrays import Array
 from credibly.numerics.weighted_draws import FEWEST_DRAWS
@@ -47,13 +48,11 @@ class Found(NamedTuple):
     corrected: Corrected
     shift: float  # largest difference of a corrected mean, in corrected standard deviations
     advice: str  # what to do where the approximation cannot be trusted
-    by_draws: bool = False  # whether the model's own numbers are by weighted draws already
 
     @property
     def usable(self) -> bool:
-        """Whether the model's own numbers will do."""
-        small = self.shift <= SMALL_SHIFT
-        return small and self.correction.khat <= (RELIABLE if self.by_draws else CLOSE)
+        """Whether the model's own numbers will do: a correction that can be trusted hardly moves them."""
+        return self.shift <= SMALL_SHIFT and self.correction.reliable
 
 
 class Certificate:
@@ -184,8 +183,7 @@ def _verdict(found: Found) -> str:
         )
     return (
         f"You can use this model as it is: its approximation is close to the exact posterior (k-hat {khat:.2f}, at "
-        f"most {RELIABLE if found.by_draws else CLOSE}; correcting it moves no mean by more than {shift:.2f} of its "
-        "standard deviation)."
+        f"most {RELIABLE}; correcting it moves no mean by more than {shift:.2f} of its standard deviation)."
     )
 
 
@@ -199,6 +197,19 @@ def read_draws(draws: Any) -> int | None:
             f"tell how heavy the tail is; got {draws!r}."
         )
     return int(draws)
+
+
+def draws_rng(model: Any, random_state: Any) -> np.random.Generator:
+    """For a certificate's draws: others than those that a fit with the same random state has made."""
+    seed = model.random_state if random_state is None else random_state
+    rng = generator(DRAWS_SEED if seed is None else seed)
+    return np.random.default_rng(rng.integers(2**63))
+
+
+def print_draws(found: Correction) -> None:
+    """What `verbose` shows of every doubling of the draws."""
+    told = f"log evidence {found.log_evidence:.6g} ± {found.log_evidence_se:.2g}"
+    print(f"{found.log_weights.size:6d} draws  k-hat {found.khat:.2f}  {told}")
 
 
 def check_same_data(target: Target, n_rows: int, fitted_rows: int, log_likelihood: float | None) -> None:

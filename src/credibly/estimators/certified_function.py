@@ -12,8 +12,16 @@ from numpy.typing import ArrayLike
 
 from credibly.data.threads import blas_threads
 from credibly.errors import NotDefinedError
-from credibly.estimators.certificate import DRAWS_SEED, Certificate, Found, read_draws, tell_other_data
-from credibly.estimators.validation import Table, generator, n_threads
+from credibly.estimators.certificate import (
+    DRAWS_SEED,
+    Certificate,
+    Found,
+    draws_rng,
+    print_draws,
+    read_draws,
+    tell_other_data,
+)
+from credibly.estimators.validation import Table, n_threads
 from credibly.inference.function_target import FunctionTarget
 from credibly.inference.importance import Correction, correct
 from credibly.inference.one_vs_rest import OneVsRestGaussian
@@ -100,16 +108,21 @@ def certify_function(model: GaussianProcessResults, table: Table, draws: Any, ra
             "inference='laplace', which is joint, or fit two classes at a time."
         )
     X, y = posterior.X, model._codes
-    if table.X.shape != X.shape or not (np.array_equal(table.X, X) and np.array_equal(table.codes, y)):
+    if not same_rows(np.column_stack([table.X, table.codes]), np.column_stack([X, y])):
         tell_other_data("a Gaussian process keeps its rows, and the certificate is about those")
     with blas_threads(len(y), n_threads(model.n_jobs)):
         labels = y.astype(float) if isinstance(likelihood, Likelihood) else y
         target = FunctionTarget(posterior.kernels, X, labels, likelihood, posterior.gaussian)
-        seed = model.random_state if random_state is None else random_state
-        correction = correct(generator(DRAWS_SEED if seed is None else seed), target, size)
+        report = print_draws if model.verbose else None
+        correction = correct(draws_rng(model, random_state), target, size, report=report)
         corrected = CorrectedFunction(model, target, correction)
         shift = float(np.abs((corrected.mean - posterior.mean) / corrected.std).max())
     return Certificate(Found(correction, corrected, shift, _advice(model)))
+
+
+def same_rows(A: Array, B: Array) -> bool:
+    """Whether two tables have the same rows, in whatever order."""
+    return A.shape == B.shape and np.array_equal(A[np.lexsort(A.T)], B[np.lexsort(B.T)])
 
 
 def _advice(model: GaussianProcessResults) -> str:

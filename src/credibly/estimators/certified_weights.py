@@ -10,12 +10,19 @@ from numpy.typing import ArrayLike
 
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import ImproperPriorError, NotDefinedError
-from credibly.estimators.certificate import DRAWS_SEED, Certificate, Found, check_same_data, read_draws
+from credibly.estimators.certificate import (
+    Certificate,
+    Found,
+    check_same_data,
+    draws_rng,
+    print_draws,
+    read_draws,
+)
 from credibly.estimators.learning import objective_of
 from credibly.estimators.linear_model import LinearModel
 from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.estimators.targets import read_offset
-from credibly.estimators.validation import Training, generator
+from credibly.estimators.validation import Training
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior
 from credibly.inference.importance import Correction, correct
 from credibly.inference.label_noise import JointObjective
@@ -95,9 +102,9 @@ def certify_weights(
         belief, joint = model._joint
         target = NoiseTarget(JointObjective(objective, belief), joint)
     check_same_data(target, training.n_counted, model._n_rows, model._fingerprint)
-    seed = model.random_state if random_state is None else random_state
     with single_threaded_blas():
-        correction = correct(generator(DRAWS_SEED if seed is None else seed), target, size)
+        report = print_draws if model.verbose else None
+        correction = correct(draws_rng(model, random_state), target, size, report=report)
     points = correction.pairs.points[:, : around.gaussian.mean.size]  # without logits of flip probabilities
     drawn = drawn_posterior(around, points, correction.log_weights)
     return Certificate(
@@ -106,6 +113,5 @@ def certify_weights(
             CorrectedWeights(model, drawn, correction),
             drawn.data.shift_from(posterior.mean),
             model._advice(),
-            by_draws=isinstance(posterior, DrawnPosterior),
         )
     )

@@ -13,7 +13,7 @@ from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.importance import CLOSE, SMALL_SHIFT, Correction, correct
 from credibly.inference.posterior import Gaussian
 from credibly.inference.targets import WeightTarget
-from credibly.inference.weight_ep import weight_ep
+from credibly.inference.weight_ep import WeightSitesProblem, weight_ep
 from credibly.model.likelihoods import Likelihood
 from credibly.model.priors import Normal
 from credibly.numerics.newton import Status
@@ -29,8 +29,8 @@ def ep_from(problem: Problem, chosen: ChosenPrior, search: Search) -> Learnt:
     assert isinstance(problem.likelihood, Likelihood)
     y, counts = (problem.raw.map(take) for take in (lambda rows: rows.y, lambda rows: rows.weights))
     at_mode = find_mode(objective_of(problem, chosen.prior, np.eye(1)), chosen.prior.mean, search)
-    mode, controls = at_mode.posterior.mean, search.controls
-    result = weight_ep(problem.likelihood, chosen.prior, problem.rows, y, counts, mode, controls=controls)
+    sites = WeightSitesProblem(problem.likelihood, chosen.prior, problem.rows, y, counts)
+    result = weight_ep(sites, at_mode.posterior.mean, search.controls)
     status = result.solution.status if not result.solution.status.good else chosen.status
     return Learnt(result, chosen.prior, np.eye(1), status, chosen.resolved, chosen.scale)
 
@@ -59,20 +59,19 @@ class Checked(NamedTuple):
     def skewed(self) -> Learnt:
         """The skew-symmetric correction: means, intervals and predictions by draws reflected about the mode."""
         pairs = self.correction.pairs
-        return self._drawn(Drawn(pairs, pairs.skew_log_weights, self.target, 0.0))
+        return self.with_evidence(self.learnt._replace(drawn=Drawn(pairs, pairs.skew_log_weights, self.target)))
 
     def corrected(self) -> Learnt:
         """The importance correction: everything by weighted draws."""
-        return self._drawn(Drawn(self.correction.pairs, self.correction.log_weights, None, 0.0))
+        drawn = Drawn(self.correction.pairs, self.correction.log_weights, None)
+        return self.with_evidence(self.learnt._replace(drawn=drawn))
 
-    def _drawn(self, drawn: Drawn) -> Learnt:
-        """With draws in the Gaussian's place, and the corrected evidence where that can be relied on."""
+    def with_evidence(self, learnt: Learnt) -> Learnt:
+        """With the corrected evidence; where that cannot be relied on, with a status that says so."""
         if not self.correction.reliable:
-            return self.learnt._replace(drawn=drawn, status=Status.UNTRUSTWORTHY)
-        result = self.learnt.result._replace(log_evidence=self.correction.log_evidence)
-        return self.learnt._replace(
-            result=result, drawn=drawn._replace(log_evidence_se=self.correction.log_evidence_se)
-        )
+            return learnt._replace(status=Status.UNTRUSTWORTHY)
+        result = learnt.result._replace(log_evidence=self.correction.log_evidence)
+        return learnt._replace(result=result, log_evidence_se=self.correction.log_evidence_se)
 
 
 def target_of(problem: Problem, learnt: Learnt) -> WeightTarget:
@@ -95,28 +94,32 @@ def climb(problem: Problem, first: Learnt, search: Search, rng: np.random.Genera
 
     A rung holds when its ratios have a finite variance, k̂ ≤ 0.5, and correcting it by them moves no mean by more than
     a quarter of its standard deviation. Importance weights, the last rung, take the draws of lowest k̂ and hold up to
-    0.7. Where that fails too, the Gaussian of lowest k̂ is reported with a bad status.
+    0.7. Where that fails too, what has the lowest k̂ is reported with a bad status: EP, or the skew correction. The
+    evidence is the corrected one wherever that can be relied on.
     """
     laplace = Checked.of(problem, first, rng)
     if laplace.holds(laplace.correction.khat_plain, first):
-        return first._replace(rung="laplace")
+        return laplace.with_evidence(first)._replace(rung="laplace")
     skewed = laplace.skewed()
     if laplace.holds(laplace.correction.khat_symmetrised, skewed):
         return skewed._replace(rung="skew")
     ep = _by_ep(problem, first, search, rng)
     if ep is not None and ep.holds(ep.correction.khat_plain, ep.learnt):
-        return ep.learnt._replace(rung="ep")
+        return ep.with_evidence(ep.learnt)._replace(rung="ep")
     found = {"laplace": laplace} | ({} if ep is None else {"ep": ep})
     nearest = min(found, key=lambda rung: found[rung].correction.khat)
     best = found[nearest]
     if best.correction.reliable:
         return best.corrected()._replace(rung="importance")
+    if nearest == "laplace":
+        return skewed._replace(rung="skew")
     return best.learnt._replace(rung=nearest, status=Status.UNTRUSTWORTHY)
 
 
 def _by_ep(problem: Problem, first: Learnt, search: Search, rng: np.random.Generator) -> Checked | None:
-    """EP from the same prior; None where there is none (softmax, other priors), or it does not settle."""
-    if not (isinstance(problem.likelihood, Likelihood) and isinstance(first.prior, Gaussian)):
+    """EP from the same prior; None where there is none (softmax, other priors, parts of rows), or it fails."""
+    whole = problem.raw.map(lambda rows: (rows.weights == 0) | (rows.weights >= 1)).all()
+    if not (whole and isinstance(problem.likelihood, Likelihood) and isinstance(first.prior, Gaussian)):
         return None
     try:
         learnt = ep_from(problem, ChosenPrior(first.prior, first.resolved, first.prior_scale, first.status), search)

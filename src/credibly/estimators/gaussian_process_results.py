@@ -39,6 +39,7 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
     max_iter: int
     n_jobs: int | None
     random_state: Any
+    verbose: bool
 
     classes_: AnyArray
     posterior_: FunctionPosterior

@@ -33,11 +33,23 @@ PARAMETERS = """Parameters
         or averaging.
     fit_intercept : bool
         Whether there is an intercept; it never shares the slopes' prior.
-    inference : "laplace" (default), "adf" or "adf_spherical"
-        How the posterior is found. "laplace": the Gaussian at the mode, with the curvature there. "adf"
-        (assumed-density filtering, two classes): one pass over the rows in the order given, on which the answer
-        depends. Row i with score f = φᵀw ~ N(φᵀm, φᵀΣφ), whose mean and variance become m̂ and v̂ once its label is
-        known, gives
+    inference : "laplace" (default), "ep", "skew", "auto", "adf" or "adf_spherical"
+        How the posterior is found.
+
+        - "laplace": the Gaussian at the mode, with the curvature there. Fast, and enough with many rows; `certify` says
+          whether it is.
+        - "ep" (expectation propagation, two classes): the Gaussian with nearly the right mean and covariance. For few
+          rows, many columns, rare or separated classes; some five to twenty times the time.
+        - "skew": Laplace's Gaussian made skew by draws reflected about the mode; any number of classes.
+        - "auto": the first of "laplace", "skew", "ep" and importance weights that draws from it bear out; `rung_` says
+          which. When in doubt, and time is no matter.
+        - "adf" (assumed-density filtering, two classes): one pass over the rows in the order given, on which the answer
+          depends. For streams.
+        - "adf_spherical": the same with one variance for all weights.
+
+        "ep" and the filters need a Normal prior, or scales learnt as for "laplace"; "skew" and "auto" any prior that is
+        a distribution. In "adf" row i with score f = φᵀw ~ N(φᵀm, φᵀΣφ), whose mean and variance become m̂
+        and v̂ once its label is known, gives
 
         .. math:: m ← m + Σφ \\frac{\\hat m - φ^T m}{φ^T Σ φ}, \\qquad
                   Σ ← Σ - Σφφ^T Σ \\, \\frac{φ^T Σ φ - \\hat v}{(φ^T Σ φ)^2}
@@ -45,8 +57,8 @@ PARAMETERS = """Parameters
         and log_evidence_ is the sum of the log probabilities with which each label was predicted from the rows before
         it. "adf_spherical" keeps N(m, vI) with v = tr(Σ)/D after every row. It is the weights of *standardised*
         columns, as the first fit found them, that share v (with the intercept at their means), and the prior is
-        replaced by the nearest N(m, vI) before the first row: `prior_` has that one. Both need a Normal prior, or
-        scales learnt as for "laplace"; `partial_fit` goes on where the pass ended.
+        replaced by the nearest N(m, vI) before the first row: `prior_` has that one. `partial_fit` goes on where the
+        pass ended.
     solver : "newton" (default) or "sgd"
         How the mode is found. With "sgd" (averaged stochastic gradient, decreasing steps) `max_iter` counts sweeps,
         the Hessian is taken at the averaged iterate, and `status_` and `distance_to_mode_` say how far off it is.
@@ -62,22 +74,29 @@ PARAMETERS = """Parameters
     n_jobs : int or None
         Threads for large tables; None uses as many as BLAS may.
     random_state : int, RandomState or None
-        For "sgd" and `sample_proba`.
+        For "sgd", `sample_proba`, and the draws of "skew", "auto" and `certify` (always the same ones where None).
     verbose : bool
         Print every step.
 
     Attributes
     ----------
     classes_ : (K,) array
-    posterior_ : WeightPosterior
+    posterior_ : WeightPosterior or DrawnPosterior
         ``mean, cov, std, logpdf, sample, project, interval`` of the weights in data units: slopes first, intercept
-        last, class by class.
+        last, class by class. Weighted draws for "skew", and for "auto" where no Gaussian will do.
     coef_ : (1, d) or (K, d) array
-        Slopes at the posterior mode (the posterior mean of "adf"); over K classes they sum to zero.
+        Slopes at ``posterior_.mean`` (by Laplace the mode); over K classes they sum to zero.
     intercept_ : (1,) or (K,) array
         Intercepts there.
     log_evidence_ : float
         log p(y | X), the weights integrated out.
+    log_evidence_se_ : float
+        Its standard error where it is corrected by draws ("skew", "auto"), else 0.
+    rung_ : "laplace", "skew", "ep" or "importance"
+        What "auto" used.
+    drift_ : float
+        After `partial_fit` by Laplace: how far the posterior mean may be from that of one fit to all rows, in posterior
+        standard deviations. A warning is raised when it passes 0.15.
     log_likelihood_ : float
         At the coefficients reported.
     occam_factor_ : float

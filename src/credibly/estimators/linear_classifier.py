@@ -16,29 +16,26 @@ from credibly.estimators.certificate import DRAWS_SEED, Certificate
 from credibly.estimators.certified_weights import certify_weights
 from credibly.estimators.climbing import Checked, climb, ep_from, learn_auto, learn_by_ep, learn_skewed
 from credibly.estimators.hypothesis_tests import HypothesisTests
+from credibly.estimators.inference_choice import BY_DRAWS, BY_MOMENTS, FILTERS, INFERENCES, check_inference, check_rows
 from credibly.estimators.learning import ChosenPrior, filter_from, learn, learn_by_filter, learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.validation import Table, Training, all_or_nothing, generator, read_training
-from credibly.inference.adf import Belief, FullCovariance, Spherical
+from credibly.inference.adf import Belief
 from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.frame import Frame
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import Categorical, Likelihood
-from credibly.model.likelihoods.kinds import AnyLikelihood, true_likelihood
+from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
-from credibly.model.priors import Jeffreys, Normal
+from credibly.model.priors import Normal
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status
 from credibly.predictive import Predictive, drawn_log_proba, predictive_of, weighted_interval
 
 ROUNDING = 1e-9  # of a log evidence
-INFERENCES = ("laplace", "ep", "adf", "adf_spherical", "skew", "auto")
-FILTERS: dict[str, type[Belief]] = {"adf": FullCovariance, "adf_spherical": Spherical}  # families to project on
-BY_MOMENTS = {"ep", *FILTERS}  # of one score a row
-BY_DRAWS = {"skew", "auto"}  # from the Gaussian at the mode
 
 
 class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, HypothesisTests, LinearModel):
@@ -192,51 +189,11 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     def _check_inference(self) -> None:
         """Refuse what the ways other than Laplace's cannot do."""
-        by_moments = self.inference in BY_MOMENTS
-        if by_moments and not isinstance(self.prior, Normal | str):
-            raise InputError(
-                f"inference={self.inference!r} starts from a normal distribution: prior must be a Normal, "
-                f'"empirical" or "ard"; got {self.prior!r}. With that prior use inference="laplace".'
-            )
-        if self.prior is None or isinstance(self.prior, Jeffreys):
-            raise InputError(
-                f"inference={self.inference!r} corrects a posterior, which needs a prior that is a distribution; got "
-                f'{self.prior!r}. Use prior="empirical" or Normal(scale=2.5), or inference="laplace".'
-            )
-        if self.solver == "sgd":
-            why = "looks for no mode" if by_moments else "needs the mode itself"
-            raise InputError(
-                f'inference={self.inference!r} {why}, so solver="sgd" does not go with it; leave solver="newton".'
-            )
-        noise = read_noise(self.label_noise, softmax=False)
-        if noise is not None and noise.belief is not None:
-            raise InputError(
-                f"inference={self.inference!r} needs label_noise as a number or a pair of numbers; got "
-                f'{self.label_noise!r}. It is estimated with inference="laplace".'
-            )
-
-    def _check_filtered(self, table: Table, likelihood: AnyLikelihood) -> None:
-        """Refuse rows that cannot be learnt by moments of one score."""
-        if self.inference not in BY_MOMENTS:
-            return
-        if not isinstance(likelihood, Likelihood):
-            raise InputError(
-                "Only binary classification is supported. The type of the target is multiclass, or "
-                f"multi_class is 'softmax': inference={self.inference!r} is for one score a row, and the softmax has "
-                'one for each class. Use inference="laplace".'
-            )
-        weight = np.ones(1) if table.weight is None or self._family is None else table.weight
-        odd = np.flatnonzero((weight != 0) & (weight != 1))
-        if odd.size:
-            raise InputError(
-                f"inference={self.inference!r} takes sample_weight 0 (left out) or 1 only; {odd.size} of {len(weight)} "
-                f"are others, the first {weight[odd[0]]:g} in row {odd[0]}. A row counts when it is its turn, and a "
-                'power of its likelihood has no moments here: repeat rows instead, or use inference="laplace".'
-            )
+        check_inference(self.inference, self.prior, self.solver, self.label_noise)
 
     def _first_fit(self, table: Table) -> None:
         likelihood: Any = self._likelihood_for(len(table.classes))
-        self._check_filtered(table, likelihood)
+        check_rows(self.inference, table.weight, likelihood)
         noise = read_noise(self.label_noise, softmax=isinstance(likelihood, Categorical))
         if noise is not None:
             likelihood = with_noise(likelihood, noise.flips)
@@ -262,7 +219,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         return learn(problem, self.prior, search)
 
     def _update(self, table: Table) -> None:
-        self._check_filtered(table, self._likelihood)
+        check_rows(self.inference, table.weight, self._likelihood)
         training = table.training(self._likelihood)
         problem = self._next_problem(training)
         watched = self.inference == "laplace" and self._watch_drift()
@@ -292,7 +249,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
             learnt = learnt._replace(status=Status.EVIDENCE_ABOVE_ZERO)  # a probability of labels is at most one
         first = self._n_rows == 0
         self._keep(learnt, frame, training)
-        se = 0.0 if learnt.drawn is None else learnt.drawn.log_evidence_se
+        se = learnt.log_evidence_se
         self.log_evidence_se_ = se if first else float(np.hypot(self.log_evidence_se_, se))
         if self.inference == "auto":
             self.rung_ = learnt.rung

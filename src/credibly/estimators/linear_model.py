@@ -124,18 +124,18 @@ class LinearModel(BaseEstimator):
     def _watch_drift(self) -> bool:
         """Before an update: what the quadratic of the first rows lacks, where those are still there."""
         if self._training is not None:
-            whole = self.prior_ is not None or self._shape.n_outputs == 1  # else only contrasts are determined
+            whole = self._first_prior is not None  # without a prior there may be contrasts only, and no density
             first = self._next_problem(self._training)
-            self._drift = Drift.of(first, self.posterior_.gaussian) if whole else None
+            self._drift = Drift.of(first, self._first_prior, self.posterior_.gaussian) if whole else None
             self.drift_ = 0.0
         return self._drift is not None
 
     def _tell_drift(self, problem: Problem, before: Gaussian) -> None:
         """After an update: how far the posterior may be from that of one fit to all rows."""
         assert self._drift is not None
-        earlier, self._drift = self._drift.estimate, self._drift.after(problem, before, self.posterior_.gaussian)
+        self._drift = self._drift.after(problem, before, self.posterior_.gaussian)
         self.drift_ = self._drift.estimate
-        self._drift.tell(earlier)
+        self._drift.tell()
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())

@@ -46,7 +46,6 @@ class Drawn(NamedTuple):
     pairs: Pairs
     log_weights: Array
     target: Target | None  # where the draws are of the skew-symmetric approximation
-    log_evidence_se: float
 
 
 class Learnt(NamedTuple):
@@ -61,6 +60,7 @@ class Learnt(NamedTuple):
     likelihood: AnyLikelihood | None = None  # with what was learnt of it, where it has parameters
     noise_modes: tuple[NoiseMode, ...] = ()
     drawn: Drawn | None = None
+    log_evidence_se: float = 0.0  # of an evidence that is corrected by draws
     rung: str | None = None  # how far up "auto" climbed
 
 

@@ -163,7 +163,7 @@ def laplace_approximation(  # noqa: PLR0913 - the user's choices
         `status` says if there were fewer, or more.
     bounds : list of (lower, upper), optional
         One pair for each coordinate; None or an infinity for an open end. With a bound the Gaussian is one of
-        u = log(z - lower), log(upper - z), or logit((z - lower)/(upper - lower)), and f is multiplied by |dz/du|.
+        u = log(z - lower), log(upper - z), or logit((z - lower)/(upper - lower)), and f is multiplied by ``|dz/du|``.
     random_state : int, Generator or None
         For the further starts.
 

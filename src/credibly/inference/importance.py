@@ -22,6 +22,7 @@ Vehtari, Simpson, Gelman, Yao & Gabry 2024 (PSIS); Yao, Vehtari, Simpson & Gelma
 (skew-symmetric approximations).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,10 +39,11 @@ FIRST_PAIRS = 512  # draws are doubled from here on
 MOST_PAIRS = 16_384  # by default
 LARGEST_POOL = 20_000_000  # numbers in all draws together, 160 megabytes
 GOAL = 0.01  # standard error of the log evidence, in nats, at which draws are enough
+MEAN_GOAL = 0.025  # standard error of every mean, in posterior standard deviations, likewise
 RELIABLE = 0.7  # k̂ above which corrected numbers are noise
 CLOSE = 0.5  # k̂ below which q itself is near the posterior: ratios have a finite variance
 SMALL_SHIFT = 0.25  # of a mean, in posterior standard deviations: q itself will do
-HOPELESS_PAIRS = 2_048  # with so many a tail that is too heavy has shown itself
+SETTLED_PAIRS = 2_048  # with fewer, a k̂ above one half may be chance
 SOBOL_DIMENSIONS = 200  # beyond that a Sobol sequence of this length is no more even than random points
 
 
@@ -92,6 +94,7 @@ class Correction(NamedTuple):
     log_evidence_se: float
     khat_plain: float  # of q itself
     khat_symmetrised: float  # of q*, the skew-corrected q
+    shape: float  # of the tail, however little it holds
 
     @property
     def reliable(self) -> bool:
@@ -102,6 +105,15 @@ class Correction(NamedTuple):
     def ess(self) -> float:
         """How many independent draws from the posterior the weighted ones are worth."""
         return float(np.exp(-np.logaddexp.reduce(2 * self.log_weights)))
+
+    @property
+    def mean_se(self) -> float:
+        """The largest standard error of a corrected mean, in its standard deviations, from the spread over pairs."""
+        up, down = np.exp(self.log_weights).reshape(2, -1)
+        h, mass = self.pairs.steps, up + down
+        shift = (up - down) @ h
+        error = np.sqrt((((up - down)[:, None] * h - np.outer(mass, shift)) ** 2).sum(axis=0))
+        return float((error / np.sqrt(mass @ h**2 - shift**2)).max())
 
     def khats(self, log_terms: Array) -> Array:
         """Of the weights times positive terms (2S, n, K), the worst of the K for each row, (n,).
@@ -122,18 +134,25 @@ class Correction(NamedTuple):
         """Smooth the ratios, of single draws or of pairs: whichever have the lighter tail."""
         plain, pair = pairs.plain(), pairs.symmetrised()
         best = pair if pair.khat < plain.khat else plain
-        error = _standard_error(best.log_weights.reshape(2, -1))
-        return cls(pairs, best.log_weights, best.khat, best.log_mean, error, plain.khat, pair.khat)
+        by_pair = best.log_shares if best is pair else np.logaddexp(*best.log_shares.reshape(2, -1))
+        error = _standard_error(by_pair)
+        return cls(pairs, best.log_weights, best.khat, best.log_mean, error, plain.khat, pair.khat, best.shape)
 
 
-def _standard_error(log_weights: Array) -> float:
+def _standard_error(log_shares: Array) -> float:
     """Of the logarithm of the mean ratio, from the spread over pairs, whose two draws are not independent."""
-    mass = np.exp(np.logaddexp(*log_weights))
-    S = mass.size
-    return float(np.sqrt(((S * mass - 1.0) ** 2).sum() / (S * (S - 1.0))))
+    S = log_shares.size
+    return float(np.sqrt(((S * np.exp(log_shares) - 1.0) ** 2).sum() / (S * (S - 1.0))))
 
 
-def correct(rng: np.random.Generator, target: Target, draws: int | None = None, goal: float = GOAL) -> Correction:
+def correct(
+    rng: np.random.Generator,
+    target: Target,
+    draws: int | None = None,
+    *,
+    goal: float = GOAL,
+    report: Callable[[Correction], None] | None = None,
+) -> Correction:
     """Draw from q, weigh the draws, and go on until the evidence is known well enough.
 
     Parameters
@@ -142,10 +161,13 @@ def correct(rng: np.random.Generator, target: Target, draws: int | None = None, 
     target : Target
     draws : int, optional
         Exactly so many (one more if odd). By default 1,024 are doubled until the standard error of the log evidence is
-        at most `goal`, until it is plain that the tail is too heavy (k̂ > 0.7 at 4,096 draws), or until there are
-        32,768 (fewer in thousands of dimensions).
+        at most `goal` and those of all means are at most 0.025 standard deviations, until it is plain that the tail is
+        too heavy (k̂ > 0.7 at 4,096 draws), or until there are 32,768 (fewer in thousands of dimensions). A tail of
+        shape above 0.5, however little it holds, is not believed before there are 4,096.
     goal : float
         In nats.
+    report : function of a Correction, optional
+        Told of every doubling.
 
     Notes
     -----
@@ -160,9 +182,12 @@ def correct(rng: np.random.Generator, target: Target, draws: int | None = None, 
     pairs = _draw(target, points.next(FIRST_PAIRS))
     while True:
         found = Correction.of(pairs)
+        if report is not None:
+            report(found)
         size = len(pairs.steps)
-        hopeless = not found.reliable and size >= HOPELESS_PAIRS
-        if found.log_evidence_se <= goal or hopeless or 2 * size > most:
+        settled = found.shape <= CLOSE or size >= SETTLED_PAIRS
+        known = found.log_evidence_se <= goal and found.mean_se <= MEAN_GOAL
+        if (settled and (known or not found.reliable)) or 2 * size > most:
             return found
         more = _draw(target, points.next(size))
         steps, ratios = np.concatenate([pairs.steps, more.steps]), np.hstack([pairs.log_ratios, more.log_ratios])

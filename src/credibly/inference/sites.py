@@ -211,15 +211,19 @@ def matched(tilted: Tilted, cavity: Cavities) -> Sites:
 
 
 def _targets(state: SiteState) -> tuple[Sites, bool]:
-    """The sites that every row asks for, and whether some cavity is no Gaussian (its site stays)."""
+    """The sites that every row asks for, and whether some cavity is no Gaussian (its site stays).
+
+    So does that of a row that does not count.
+    """
     cavity = state.cavities()
-    ok = cavity.proper
+    counted = np.broadcast_to(np.asarray(state.counts) > 0, cavity.proper.shape)
+    ok = cavity.proper & counted
     if ok.all():
         return matched(state.tilted(), cavity), False
     tau, nu = (site.copy() for site in state.sites)
     some = Cavities(cavity.tau[ok], cavity.nu[ok], ok[ok])
     tau[ok], nu[ok] = matched(tilted_of(state.likelihood, state.labels[ok], some), some)
-    return Sites(tau, nu), True
+    return Sites(tau, nu), not cavity.proper[counted].all()
 
 
 def _change(state: SiteState, goal: Sites) -> float:

@@ -101,8 +101,8 @@ def _first_state(problem: WeightSitesProblem, mode: Array | None) -> WeightSites
         return WeightSites.of(problem, Sites(np.zeros(len(problem.y)), np.zeros(len(problem.y))))
     f = problem.rows.map(lambda part: np.asarray(part.X @ mode))
     at = problem.likelihood.expand(problem.y, f)
-    tau = np.where(at.curvature > 0, at.curvature, problem.likelihood.information(f))
-    return WeightSites.of(problem, Sites(tau, tau * f + at.grad))
+    tau = np.where(at.curvature > 0, at.curvature, problem.likelihood.information(f)) * (problem.counts > 0)
+    return WeightSites.of(problem, Sites(tau, tau * f + at.grad * (problem.counts > 0)))
 
 
 def _site_sums(block: Block) -> Sums:
@@ -116,14 +116,7 @@ def _each_row(rows: Rows) -> list[Array]:
 
 
 def weight_ep(
-    likelihood: Likelihood,
-    prior: Gaussian,
-    rows: Rows,
-    y: Array,
-    counts: Array,
-    mode: Array | None = None,
-    *,
-    controls: Controls = Controls(),
+    problem: WeightSitesProblem, mode: Array | None = None, controls: Controls = Controls()
 ) -> InferenceResult:
     """Approximate the posterior of the weights by expectation propagation.
 
@@ -133,13 +126,9 @@ def weight_ep(
 
     Parameters
     ----------
-    likelihood : Likelihood
-        One score a row; its `tilted` gives the moments.
-    prior : Gaussian
-    rows : Rows
-        Of the design.
-    y, counts : (n,) arrays
-        Labels, and how often each row counts. A row that counts twice is two rows.
+    problem : WeightSitesProblem
+        A likelihood of one score a row, whose `tilted` gives the moments, a Gaussian prior, rows of the design, labels,
+        and how often each row counts: a row that counts twice is two rows.
     mode : (D,) array, optional
         The posterior mode: sites then start as Laplace's, which saves most sweeps where there are many rows.
     controls : Controls
@@ -160,14 +149,14 @@ def weight_ep(
     >>> from credibly.data.source import MemoryRows
     >>> from credibly.model.likelihoods import BernoulliProbit
     >>> prior, y = Gaussian(np.zeros(1), PSD(np.eye(1))), np.array([1.0])
-    >>> result = weight_ep(BernoulliProbit(), prior, MemoryRows(np.array([[1.0]]), y), y, np.ones(1))
+    >>> rows = MemoryRows(np.array([[1.0]]), y)
+    >>> result = weight_ep(WeightSitesProblem(BernoulliProbit(), prior, rows, y, np.ones(1)))
     >>> result.log_evidence, result.posterior.mean  # log ½ and 1/√π: one site is exact
     (-0.693147..., array([0.56418958]))
     """
-    problem = WeightSitesProblem(likelihood, prior, rows, y, counts)
     state, status, steps = settle(_first_state(problem, mode), max(controls.tol, GOAL), controls)
     posterior, log_likelihood = state.posterior, state.log_likelihood
-    value = -log_likelihood - float(prior.logpdf(posterior.mean))
+    value = -log_likelihood - float(problem.prior.logpdf(posterior.mean))
     local = Local(value, np.full_like(posterior.mean, np.nan), posterior.precision, exact=False)
     solution = Solution(posterior.mean, local, status, steps, np.nan)
     return InferenceResult(posterior, state.ep_log_evidence(), log_likelihood, solution)
