@@ -206,9 +206,6 @@ def test_the_verdict_is_one_sentence_that_says_what_to_do(rows, inference):
     assert f"{certificate.khat:.2f}" in verdict
 
 
-@pytest.mark.xfail(
-    strict=True, reason="k̂ 0.75 to 0.87 with 96 of 100 draws effective and a shift of 0.01 sd: a false alarm"
-)
 def test_ep_that_hardly_moves_is_not_called_far_from_the_posterior():
     """Sixty rows, four weights: corrected or not, evidence and means agree to 0.003 nats and 0.01 sd."""
     rng = np.random.default_rng(0)
@@ -545,9 +542,12 @@ def test_auto_climbs_only_as_far_as_it_must():
     y = (X @ [1.0, -1.0, 0.5] + rng.logistic(size=2000) > 0).astype(int)
     easy = LOGIT(prior=Normal(), inference="auto").fit(X, y)
     plain = LOGIT(prior=Normal()).fit(X, y)
-    assert easy.rung_ == "laplace" and easy.log_evidence_se_ == 0.0
+    assert easy.rung_ == "laplace" and 0 < easy.log_evidence_se_ < 0.01
     assert_array_equal(easy.posterior_.mean, plain.posterior_.mean)
-    assert easy.log_evidence_ == plain.log_evidence_
+    certificate = plain.certify(X, y)  # by the same draws
+    assert_allclose(
+        [easy.log_evidence_, easy.log_evidence_se_], [certificate.log_evidence, certificate.log_evidence_se]
+    )
     hard = fitted(LOGIT(prior=Normal()), "auto", *small())
     assert hard.rung_ in {"skew", "ep", "importance"}
 
