@@ -245,7 +245,7 @@ class Mixture(NamedTuple):
 def drawn_log_proba(predictive: Predictive, scores: DrawnScores) -> Array:
     """log p(class | x), (n, K), averaged over weighted draws of the scores."""
     terms = predictive.log_proba_at(scores.f) + scores.log_weights[:, None, None]
-    return np.asarray(np.logaddexp.reduce(terms, axis=0))
+    return log_sum_exp(np.moveaxis(terms, 0, -1))
 
 
 def weighted_interval(predictive: Predictive, scores: DrawnScores, level: float) -> Array:

@@ -544,10 +544,9 @@ def test_auto_climbs_only_as_far_as_it_must():
     plain = LOGIT(prior=Normal()).fit(X, y)
     assert easy.rung_ == "laplace" and 0 < easy.log_evidence_se_ < 0.01
     assert_array_equal(easy.posterior_.mean, plain.posterior_.mean)
-    certificate = plain.certify(X, y)  # by the same draws
-    assert_allclose(
-        [easy.log_evidence_, easy.log_evidence_se_], [certificate.log_evidence, certificate.log_evidence_se]
-    )
+    certificate = plain.certify(X, y)
+    error = np.hypot(easy.log_evidence_se_, certificate.log_evidence_se)
+    assert_allclose(easy.log_evidence_, certificate.log_evidence, atol=3 * error)
     hard = fitted(LOGIT(prior=Normal()), "auto", *small())
     assert hard.rung_ in {"skew", "ep", "importance"}
 

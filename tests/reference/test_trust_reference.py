@@ -163,15 +163,15 @@ if SHARED_IS_HERE:
 EVERY = [*BINARY, *SOFTMAX, *STUDENT, *LINEAR]
 
 
-def over(cases, known=(), reason=""):
-    """All cases; those whose name is known to fail are marked so."""
-    fails = pytest.mark.xfail(strict=True, reason=reason)
-    return pytest.mark.parametrize(
-        "case", [pytest.param(it, marks=[fails] * (it.name in known), id=it.name) for it in cases]
-    )
+def over(cases):
+    """A test for every case."""
+    return pytest.mark.parametrize("case", [pytest.param(it, id=it.name) for it in cases])
 
 
 # --- corrected Laplace --------------------------------------------------------------------------------------
+
+
+SEPARATED = "iris_setosa_separated"
 
 
 def check_corrected(case, inference) -> None:
@@ -185,17 +185,27 @@ def check_corrected(case, inference) -> None:
             assert case.error(found.mean) <= MEAN_ERROR + STANDARD_ERRORS * case.mean_se, seed
 
 
-LOW = "smoothing pulls the estimate down by one or two of its standard errors, which leave that out"
-
-
 @over(EVERY)
 def test_corrected_laplace_is_right_wherever_it_is_called_reliable(case):
     check_corrected(case, "laplace")
 
 
-@over([*BINARY, *LINEAR], known={"iris_setosa_separated"}, reason=LOW)
+@over([it for it in [*BINARY, *LINEAR] if it.name != SEPARATED])
 def test_corrected_ep_is_right_wherever_it_is_called_reliable(case):
     check_corrected(case, "ep")
+
+
+def test_where_corrected_ep_is_worse_than_it_says():
+    """Separated classes: the posterior's long side is so rarely drawn that 32,768 draws leave a bias (docs/trust.md).
+
+    At k̂ about one half the evidence is one to three standard errors low, and means are off by up to 0.08 sd; EP itself
+    is 0.44 nats off.
+    """
+    for case in [it for it in BINARY if it.name == SEPARATED]:
+        for seed in SEEDS:
+            found = case.certificate("ep", seed)
+            assert -4 * found.log_evidence_se < found.log_evidence - case.log_evidence < 0.0
+            assert case.error(found.mean) < 0.08
 
 
 def test_most_certificates_on_the_reference_posteriors_are_reliable():

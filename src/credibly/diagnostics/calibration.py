@@ -165,8 +165,8 @@ def reliability_curve(  # noqa: PLR0913 -- a user's choices, by name
 ) -> ReliabilityCurve:
     """Relative frequencies of an event against its probabilities, with intervals and consistency bands.
 
-    Two questions, two bands. How often does it really happen when the model says so? `low` … `high`, around what was
-    observed. Could the model be right? `band_low` … `band_high`, around what was predicted, in which each frequency
+    Two questions, two bands. How often does it really happen when the model says so? ``low`` … ``high``, around what
+    was observed. Could the model be right? `band_low` … `band_high`, around what was predicted, in which each frequency
     lies with probability `level` or more if it is.
 
     Parameters
@@ -188,7 +188,7 @@ def reliability_curve(  # noqa: PLR0913 -- a user's choices, by name
     Returns
     -------
     ReliabilityCurve
-        `predicted`, `observed`, `count`, `low`, `high`, `band_low`, `band_high`, `inside`; prints as a table.
+        `predicted`, `observed`, `count`, ``low``, ``high``, `band_low`, `band_high`, `inside`; prints as a table.
 
     Notes
     -----

@@ -252,7 +252,7 @@ def auc(
     Returns
     -------
     AUC
-        `value`, `low`, `high`, `std_error`; `float` gives the value.
+        `value`, ``low``, ``high``, `std_error`; `float` gives the value.
 
     Notes
     -----

@@ -22,13 +22,15 @@ from credibly.estimators.certificate import (
     tell_other_data,
 )
 from credibly.estimators.validation import Table, n_threads
+from credibly.inference.drawn_posterior import MOST_DRAWS
 from credibly.inference.function_target import FunctionTarget
-from credibly.inference.importance import Correction, correct
+from credibly.inference.importance import SETTLED_PAIRS, Correction, correct
 from credibly.inference.one_vs_rest import OneVsRestGaussian
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.numerics.arrays import Array
-from credibly.numerics.weighted_draws import weighted_mean
+from credibly.numerics.special import log_sum_exp
+from credibly.numerics.weighted_draws import WeightedDraws, weighted_mean
 
 if TYPE_CHECKING:
     from credibly.estimators.gaussian_process_results import GaussianProcessResults
@@ -42,24 +44,22 @@ class CorrectedFunction:
     def __init__(self, model: GaussianProcessResults, target: FunctionTarget, correction: Correction) -> None:
         self._model = copy.copy(model)  # as it is now: the model may be fitted again
         self._target, self._correction = target, correction
-        self._draws, self._weights = correction.pairs.points, np.exp(correction.log_weights)
+        self._draws = WeightedDraws(correction.pairs.points, correction.log_weights).thinned(MOST_DRAWS)
 
     @cached_property
     def mean(self) -> Array:
         """Of the latents at the training rows, (n,) or (n, C)."""
-        u = weighted_mean(self._draws, self._weights)
-        return self._shaped(self._target.by_class(u[None], self._target.roots)[0])
+        return self._shaped(self._target.by_class(self._draws.mean[None], self._target.roots)[0])
 
     @cached_property
     def std(self) -> Array:
         """Of the latents at the training rows, (n,) or (n, C)."""
-        center = weighted_mean(self._draws, self._weights)
+        u, weights, center = self._draws.x, self._draws.weights, self._draws.mean
         total = np.zeros((len(self._target.y), self._target.n_functions))
         size = max(1, DRAWN_NUMBERS // total.size)
-        for start in range(0, len(self._draws), size):
+        for start in range(0, len(u), size):
             some = slice(start, start + size)
-            f = self._target.by_class(self._draws[some] - center, self._target.roots)
-            total += weighted_mean(f**2, self._weights[some])
+            total += weighted_mean(self._target.by_class(u[some] - center, self._target.roots) ** 2, weights[some])
         return self._shaped(np.sqrt(total))
 
     def _shaped(self, by_class: Array) -> Array:
@@ -67,29 +67,30 @@ class CorrectedFunction:
 
     def log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K)."""
-        log_weights = self._correction.log_weights[:, None, None]
-        return self._by_rows(X, lambda terms: np.asarray(np.logaddexp.reduce(terms + log_weights, axis=0)))
+        log_weights = self._draws.log_weights
+        return self._by_rows(X, self._draws.x, lambda terms: log_sum_exp(np.moveaxis(terms, 0, -1) + log_weights))
 
     def khat(self, X: ArrayLike) -> Array:
         """Of every prediction, (n,)."""
-        return self._by_rows(X, self._correction.khats)
+        some = self._correction.of_first(SETTLED_PAIRS)
+        return self._by_rows(X, some.pairs.points, some.khats)
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Array:
         """There is no target with a mean."""
         raise NotDefinedError("A classifier's certificate has predict_proba(X); predict is for BayesianGLM.")
 
-    def _by_rows(self, X: ArrayLike, reduce: Callable[[Array], Array]) -> Array:
+    def _by_rows(self, X: ArrayLike, u: Array, reduce: Callable[[Array], Array]) -> Array:
         rows = self._model._rows(X)
-        size = max(1, DRAWN_NUMBERS // (len(self._draws) * self._target.n_functions))
+        size = max(1, DRAWN_NUMBERS // (len(u) * self._target.n_functions))
         with blas_threads(len(self._target.y), n_threads(self._model.n_jobs)):
-            return np.concatenate([reduce(self._log_terms(rows[i : i + size])) for i in range(0, len(rows), size)])
+            return np.concatenate([reduce(self._log_terms(rows[i : i + size], u)) for i in range(0, len(rows), size)])
 
-    def _log_terms(self, X: Array) -> Array:
+    def _log_terms(self, X: Array, u: Array) -> Array:
         """log p(class | x, draw), (draws, n, K): what the training rows leave open of a latent is averaged over.
 
         Exactly for two classes; for more by one draw of it for each draw of the rest.
         """
-        mean, variance = self._target.scores_at(self._draws, X)
+        mean, variance = self._target.scores_at(u, X)
         likelihood = true_likelihood(self._target.likelihood)
         if isinstance(likelihood, Likelihood):
             terms = [likelihood.log_average(np.array(c), mean[..., 0], variance[:, 0]) for c in (0.0, 1.0)]

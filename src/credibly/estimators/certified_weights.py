@@ -24,7 +24,7 @@ from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.estimators.targets import read_offset
 from credibly.estimators.validation import Training
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior
-from credibly.inference.importance import Correction, correct
+from credibly.inference.importance import SETTLED_PAIRS, Correction, correct
 from credibly.inference.label_noise import JointObjective
 from credibly.inference.targets import NoiseTarget, WeightTarget
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
@@ -60,9 +60,10 @@ class CorrectedWeights:
     def khat(self, X: ArrayLike) -> Array:
         """Of every prediction, (n,)."""
         predictive, posterior = self._predictive(), self._posterior
-        tails = self._correction.khats
+        some = self._correction.of_first(SETTLED_PAIRS)
+        points = some.pairs.points[:, : posterior.free.x.shape[1]]
         rows = self._model._design(X)
-        return rows.map(lambda part: tails(predictive.log_proba_at(posterior.drawn_scores(part.X).f)))
+        return rows.map(lambda part: some.khats(predictive.log_proba_at(posterior.scores_at(part.X, points))))
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Array:
         """The mean of the target of a generalised linear model, (n,)."""

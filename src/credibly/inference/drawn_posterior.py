@@ -14,6 +14,8 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.weighted_draws import WeightedDraws, weighted_mean, weighted_quantiles
 
+MOST_DRAWS = 8_192  # that are kept: each is another prediction for every row
+
 
 class DrawnScores(NamedTuple):
     """Scores of some rows at every draw, and the draws' weights."""
@@ -104,14 +106,13 @@ class DrawnPosterior(DataUnits):
 
     def drawn_scores(self, Z: DesignMatrix) -> DrawnScores:
         """Scores of rows Z of the design at every draw."""
-        V = self.vectors(self.free.x)
-        f = np.asarray(Z @ V.reshape(-1, V.shape[-1]).T).reshape(Z.shape[0], len(V), -1)
-        return DrawnScores(f.swapaxes(0, 1), self.free.log_weights)
+        return DrawnScores(self.scores_at(Z, self.free.x), self.free.log_weights)
 
 
 def drawn_posterior(
     around: WeightPosterior, points: Array, log_weights: Array, target: Target | None = None
 ) -> DrawnPosterior:
     """Weighted draws of the free weights, (S, M), in the place of the Gaussian that they came from."""
-    free, data = WeightedDraws(points, log_weights), WeightedDraws(around.to_data(points), log_weights)
+    free = WeightedDraws(points, log_weights).thinned(MOST_DRAWS)
+    data = WeightedDraws(around.to_data(free.x), free.log_weights)
     return DrawnPosterior(around.frame, around.contrast, around, free, data, target)

@@ -106,6 +106,11 @@ class Correction(NamedTuple):
         """How many independent draws from the posterior the weighted ones are worth."""
         return float(np.exp(-np.logaddexp.reduce(2 * self.log_weights)))
 
+    def of_first(self, pairs: int) -> "Correction":
+        """The same by the first draws only."""
+        center, steps, ratios = self.pairs.center, self.pairs.steps, self.pairs.log_ratios
+        return self if len(steps) <= pairs else Correction.of(Pairs(center, steps[:pairs], ratios[:, :pairs]))
+
     @property
     def mean_se(self) -> float:
         """The largest standard error of a corrected mean, in its standard deviations, from the spread over pairs."""

@@ -138,6 +138,11 @@ class DataUnits:
         """Free weights in the frame (size, J·D) as one vector for each class, (size, K, D)."""
         return np.asarray(self.contrast @ u.reshape(len(u), self.contrast.shape[1], -1))
 
+    def scores_at(self, Z: DesignMatrix, u: Array) -> Array:
+        """Scores of rows Z of the design at free weights u (S, M): (S, n, K)."""
+        V = self.vectors(u)
+        return np.asarray(Z @ V.reshape(-1, V.shape[-1]).T).reshape(Z.shape[0], len(V), -1).swapaxes(0, 1)
+
     @abstractmethod
     def scores(self, Z: DesignMatrix) -> Scores:
         """Mean and variance of the scores for rows Z of the design in the frame."""

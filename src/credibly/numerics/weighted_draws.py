@@ -174,6 +174,15 @@ class WeightedDraws(NamedTuple):
         """The largest difference of a mean from another one, in standard deviations."""
         return float(np.abs((self.mean - mean) / self.std).max())
 
+    def thinned(self, most: int) -> "WeightedDraws":
+        """At most so many draws with nearly the same weighted distribution: those that equal steps of mass fall on."""
+        if len(self.x) <= most:
+            return self
+        mass = np.cumsum(self.weights)
+        hit = np.searchsorted(mass, (np.arange(most) + 0.5) / most * mass[-1])
+        kept, count = np.unique(hit, return_counts=True)
+        return WeightedDraws(self.x[kept], np.log(count / most))
+
     def choose(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws with replacement, (size, M)."""
         weights = self.weights
