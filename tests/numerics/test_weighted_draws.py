@@ -7,6 +7,7 @@ import pytest
 from arviz_stats.base.array import array_stats
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import logsumexp
+from scipy.stats import norm, qmc
 
 from credibly.errors import InputError
 from credibly.numerics.weighted_draws import (
@@ -269,3 +270,19 @@ def test_draws_are_chosen_by_their_weights():
     assert_allclose(share, weights, atol=5 * np.sqrt(0.25 / size))
     assert share[3] == 0.0
     assert_array_equal(chosen, draws.choose(np.random.default_rng(0), size))
+
+
+def test_thinning_keeps_the_distribution_even_of_a_sequence_with_a_pattern():
+    """Sobol's points in order: every fourth of them lies in one corner. Thinned at random the mean moves by 1/√R."""
+    points = norm.ppf(qmc.Sobol(3, scramble=True, rng=np.random.default_rng(0)).random(2**14))
+    log_weights = -np.log(2.0**14) * np.ones(2**14)
+    thin = WeightedDraws(points, log_weights).thinned(2**12)
+    assert len(thin.x) <= 2**12
+    assert_allclose(thin.weights.sum(), 1.0)
+    assert np.abs(thin.mean).max() < 4 / np.sqrt(2**12)
+    assert_allclose(thin.std, 1.0, atol=4 / np.sqrt(2 * 2**12))
+
+
+def test_few_draws_are_not_thinned():
+    draws, _ = counted()
+    assert draws.thinned(40) is draws

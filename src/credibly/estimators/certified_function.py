@@ -44,17 +44,18 @@ class CorrectedFunction:
     def __init__(self, model: GaussianProcessResults, target: FunctionTarget, correction: Correction) -> None:
         self._model = copy.copy(model)  # as it is now: the model may be fitted again
         self._target, self._correction = target, correction
-        self._draws = WeightedDraws(correction.pairs.points, correction.log_weights).thinned(MOST_DRAWS)
+        self._all = WeightedDraws(correction.pairs.points, correction.log_weights)
+        self._draws = self._all.thinned(MOST_DRAWS)  # for predictions
 
     @cached_property
     def mean(self) -> Array:
         """Of the latents at the training rows, (n,) or (n, C)."""
-        return self._shaped(self._target.by_class(self._draws.mean[None], self._target.roots)[0])
+        return self._shaped(self._target.by_class(self._all.mean[None], self._target.roots)[0])
 
     @cached_property
     def std(self) -> Array:
         """Of the latents at the training rows, (n,) or (n, C)."""
-        u, weights, center = self._draws.x, self._draws.weights, self._draws.mean
+        u, weights, center = self._all.x, self._all.weights, self._all.mean
         total = np.zeros((len(self._target.y), self._target.n_functions))
         size = max(1, DRAWN_NUMBERS // total.size)
         for start in range(0, len(u), size):

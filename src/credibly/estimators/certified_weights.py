@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from credibly.inference.targets import NoiseTarget, WeightTarget
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import Array
+from credibly.numerics.weighted_draws import WeightedDraws
 from credibly.predictive import Predictive, drawn_log_proba
 
 
@@ -41,15 +43,25 @@ class CorrectedWeights:
         self._model.posterior_ = posterior
         self._posterior, self._correction = posterior, correction
 
+    @cached_property
+    def _weights(self) -> WeightedDraws:
+        """All draws in data units; predictions make do with fewer."""
+        points = self._correction.pairs.points[:, : self._posterior.free.x.shape[1]]  # without logits of label noise
+        return WeightedDraws(self._posterior.to_data(points), self._correction.log_weights)
+
     @property
     def mean(self) -> Array:
         """Of the weights, (M,)."""
-        return self._posterior.mean
+        return self._weights.mean
 
     @property
     def std(self) -> Array:
         """Of the weights, (M,)."""
-        return self._posterior.std
+        return self._weights.std
+
+    def shift_from(self, mean: Array) -> float:
+        """The largest difference of a mean from another one, in standard deviations."""
+        return self._weights.shift_from(mean)
 
     def log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K)."""
@@ -108,11 +120,5 @@ def certify_weights(
         correction = correct(draws_rng(model, random_state), target, size, report=report)
     points = correction.pairs.points[:, : around.gaussian.mean.size]  # without logits of flip probabilities
     drawn = drawn_posterior(around, points, correction.log_weights)
-    return Certificate(
-        Found(
-            correction,
-            CorrectedWeights(model, drawn, correction),
-            drawn.data.shift_from(posterior.mean),
-            model._advice(),
-        )
-    )
+    corrected = CorrectedWeights(model, drawn, correction)
+    return Certificate(Found(correction, corrected, corrected.shift_from(posterior.mean), model._advice()))

@@ -9,7 +9,7 @@ import numpy as np
 from credibly.errors import NotPositiveDefinite
 from credibly.estimators.learning import ChosenPrior, chosen_prior, find_mode, learn, objective_of
 from credibly.estimators.problem import Drawn, Learnt, PriorChoice, Problem, Search, posterior_of
-from credibly.inference.drawn_posterior import DrawnPosterior
+from credibly.inference.drawn_posterior import MOST_DRAWS, DrawnPosterior
 from credibly.inference.importance import CLOSE, SMALL_SHIFT, Correction, correct
 from credibly.inference.posterior import Gaussian
 from credibly.inference.targets import WeightTarget
@@ -58,7 +58,7 @@ class Checked(NamedTuple):
 
     def skewed(self) -> Learnt:
         """The skew-symmetric correction: means, intervals and predictions by draws reflected about the mode."""
-        pairs = self.correction.pairs
+        pairs = self.correction.pairs.first(MOST_DRAWS // 2)  # all have the same mass: no need to choose among them
         return self.with_evidence(self.learnt._replace(drawn=Drawn(pairs, pairs.skew_log_weights, self.target)))
 
     def corrected(self) -> Learnt:

@@ -55,6 +55,10 @@ class Pairs:
     steps: Array  # h, (S, M)
     log_ratios: Array  # r, (2, S)
 
+    def first(self, size: int) -> "Pairs":
+        """The first so many pairs."""
+        return Pairs(self.center, self.steps[:size], self.log_ratios[:, :size])
+
     @property
     def points(self) -> Array:
         """The draws, (2S, M): first all m + h, then all m - h."""
@@ -108,8 +112,7 @@ class Correction(NamedTuple):
 
     def of_first(self, pairs: int) -> "Correction":
         """The same by the first draws only."""
-        center, steps, ratios = self.pairs.center, self.pairs.steps, self.pairs.log_ratios
-        return self if len(steps) <= pairs else Correction.of(Pairs(center, steps[:pairs], ratios[:, :pairs]))
+        return self if len(self.pairs.steps) <= pairs else Correction.of(self.pairs.first(pairs))
 
     @property
     def mean_se(self) -> float:

@@ -175,12 +175,16 @@ class WeightedDraws(NamedTuple):
         return float(np.abs((self.mean - mean) / self.std).max())
 
     def thinned(self, most: int) -> "WeightedDraws":
-        """At most so many draws with nearly the same weighted distribution: those that equal steps of mass fall on."""
+        """At most so many draws with nearly the same weighted distribution: those that equal steps of mass fall on.
+
+        In random order, always the same: equal steps through a quasi-random sequence would pick out a corner.
+        """
         if len(self.x) <= most:
             return self
-        mass = np.cumsum(self.weights)
+        order = np.random.default_rng(len(self.x)).permutation(len(self.x))
+        mass = np.cumsum(self.weights[order])
         hit = np.searchsorted(mass, (np.arange(most) + 0.5) / most * mass[-1])
-        kept, count = np.unique(hit, return_counts=True)
+        kept, count = np.unique(order[hit], return_counts=True)
         return WeightedDraws(self.x[kept], np.log(count / most))
 
     def choose(self, rng: np.random.Generator, size: int) -> Array:
