@@ -237,7 +237,7 @@ def test_a_bernoulli_glm_is_a_model_of_labels():
     assert_allclose(*frame["log_evidence"], rtol=1e-9)
     assert_allclose(*frame["loo"], rtol=1e-9)
     assert_allclose(done.average().predict_log_proba(X), done.models_["logit"].predict_log_proba(X), rtol=1e-9)
-    assert done.best_ == "glm"  # equals: by name
+    assert done.best_ in {"glm", "logit"}  # equals, but for rounding
 
 
 # --- pipelines --------------------------------------------------------------------------------------------------

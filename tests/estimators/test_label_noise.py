@@ -128,6 +128,7 @@ def test_little_noise_is_nearly_none():
     assert_allclose(a.log_evidence_, b.log_evidence_, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:partial_fit has drifted:credibly.errors.UnreliableWarning")
 def test_an_update_keeps_the_flip_probability():
     X, _, y = simulated(0)
     model = LOGIT(label_noise="estimate").fit(X[:600], y[:600])

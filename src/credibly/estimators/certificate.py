@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike
 
 from credibly.errors import DataWarning, InputError, UnreliableWarning
 from credibly.estimators.validation import generator
-from credibly.inference.importance import RELIABLE, SMALL_SHIFT, Correction
+from credibly.inference.importance import RELIABLE, SMALL_SHIFT, SMALL_WIDENING, Correction
 from credibly.inference.targets import Target
 from credibly.numerics.arrays import Array
-from credibly.numerics.weighted_draws import FEWEST_DRAWS
 
+FEWEST_DRAWS = 256  # of which seven in eight are from q itself, in pairs: a hundred of those have a tail
 DRAWS_SEED = 0  # where random_state is None: the same model and rows give the same certificate
 SAME_DATA = 1e-6  # relative difference of log likelihoods that is only rounding and the order of sums
 
@@ -47,12 +47,13 @@ class Found(NamedTuple):
     correction: Correction
     corrected: Corrected
     shift: float  # largest difference of a corrected mean, in corrected standard deviations
+    widening: float  # largest ratio of a corrected standard deviation to the model's, or the other way round
     advice: str  # what to do where the approximation cannot be trusted
 
     @property
     def usable(self) -> bool:
         """Whether the model's own numbers will do: a correction that can be trusted hardly moves them."""
-        return self.shift <= SMALL_SHIFT and self.correction.reliable
+        return self.shift <= SMALL_SHIFT and self.widening <= SMALL_WIDENING and self.correction.reliable
 
 
 class Certificate:
@@ -76,6 +77,8 @@ class Certificate:
     draws : int
     shift : float
         The largest change of a mean by the correction, in posterior standard deviations.
+    widening : float
+        The largest factor by which the correction changes a standard deviation, up or down: 1.1 is ten per cent.
     log_evidence, log_evidence_se : float
         Corrected, and its standard error.
     mean, std : arrays
@@ -100,13 +103,13 @@ class Certificate:
         self.reliable = found.correction.reliable
         self.ess = found.correction.ess
         self.draws = int(found.correction.log_weights.size)
-        self.shift = found.shift
+        self.shift, self.widening = found.shift, found.widening
         self.verdict = _verdict(found)
 
     def _if_reliable(self, what: str) -> None:
         if not self.reliable:
             warnings.warn(
-                f"The corrected {what} is not reliable: k-hat is {self.khat:.2f}, above {RELIABLE}. {self.verdict}",
+                f"The corrected {what} is not reliable: k-hat is {_shown(self.khat)}, above {RELIABLE}. {self.verdict}",
                 UnreliableWarning,
                 stacklevel=3,
             )
@@ -168,18 +171,28 @@ class Certificate:
         return "<p>" + escape(repr(self)).replace("\n", "<br>") + "</p>"
 
 
+def _shown(khat: float) -> str:
+    """Two digits, or as many as it takes to be seen above the limit."""
+    return next(shown for n in range(2, 18) if float(shown := f"{khat:.{n}f}") > RELIABLE)
+
+
+def _how_far(found: Found) -> str:
+    if found.shift <= SMALL_SHIFT:
+        return f"the approximation has a standard deviation wrong by a factor of {found.widening:.2f}"
+    return f"the approximation moves a mean by {found.shift:.2f} of its standard deviation"
+
+
 def _verdict(found: Found) -> str:
     khat, shift = found.correction.khat, found.shift
     if khat > RELIABLE:
         return (
             f"Do not rely on this model's intervals and evidence, nor on corrected ones: the approximation is far "
-            f"from the exact posterior (k-hat {khat:.2f}, above {RELIABLE}); {found.advice}."
+            f"from the exact posterior (k-hat {_shown(khat)}, above {RELIABLE}); {found.advice}."
         )
     if not found.usable:
         return (
-            f"Use the corrected numbers of this certificate, or {found.advice}: the approximation moves a mean by "
-            f"{shift:.2f} of its standard deviation, and the correction can be trusted (k-hat {khat:.2f}, at most "
-            f"{RELIABLE})."
+            f"Use the corrected numbers of this certificate, or {found.advice}: {_how_far(found)}, and the correction "
+            f"can be trusted (k-hat {khat:.2f}, at most {RELIABLE})."
         )
     return (
         f"You can use this model as it is: its approximation is close to the exact posterior (k-hat {khat:.2f}, at "
@@ -191,9 +204,9 @@ def read_draws(draws: Any) -> int | None:
     """How many draws are asked for, or None for as many as are needed."""
     if draws is None:
         return None
-    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 2 * FEWEST_DRAWS:
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < FEWEST_DRAWS:
         raise InputError(
-            f"draws must be None or a whole number of at least {2 * FEWEST_DRAWS}: with fewer, Pareto smoothing cannot "
+            f"draws must be None or a whole number of at least {FEWEST_DRAWS}: with fewer, Pareto smoothing cannot "
             f"tell how heavy the tail is; got {draws!r}."
         )
     return int(draws)
@@ -221,7 +234,7 @@ def check_same_data(target: Target, n_rows: int, fitted_rows: int, log_likelihoo
     if n_rows != fitted_rows:
         told = f"{n_rows} rows count here, {fitted_rows} in the fit"
     elif here is not None and not abs(here - log_likelihood) <= SAME_DATA * max(1.0, abs(here)):  # type: ignore[operator]
-        told = f"their log likelihood is {here:.6g}, that of the fit's rows {log_likelihood:.6g}"
+        told = f"their log likelihood is {here:.12g}, that of the fit's rows {log_likelihood:.12g}"
     else:
         return
     tell_other_data(f"{told}; the certificate compares the model's posterior with that of these data")

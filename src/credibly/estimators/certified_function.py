@@ -119,7 +119,8 @@ def certify_function(model: GaussianProcessResults, table: Table, draws: Any, ra
         correction = correct(draws_rng(model, random_state), target, size, report=report)
         corrected = CorrectedFunction(model, target, correction)
         shift = float(np.abs((corrected.mean - posterior.mean) / corrected.std).max())
-    return Certificate(Found(correction, corrected, shift, _advice(model)))
+        widening = float(np.exp(np.abs(0.5 * np.log(posterior.var) - np.log(corrected.std)).max()))
+    return Certificate(Found(correction, corrected, shift, widening, _advice(model)))
 
 
 def same_rows(A: Array, B: Array) -> bool:

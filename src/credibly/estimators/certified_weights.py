@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -24,9 +25,10 @@ from credibly.estimators.linear_model import LinearModel
 from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.estimators.targets import read_offset
 from credibly.estimators.validation import Training
-from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior
+from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior, drawn_scores
 from credibly.inference.importance import SETTLED_PAIRS, Correction, correct
 from credibly.inference.label_noise import JointObjective
+from credibly.inference.posterior import WeightPosterior
 from credibly.inference.targets import NoiseTarget, WeightTarget
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.priors import Jeffreys
@@ -59,33 +61,46 @@ class CorrectedWeights:
         """Of the weights, (M,)."""
         return self._weights.std
 
-    def shift_from(self, mean: Array) -> float:
-        """The largest difference of a mean from another one, in standard deviations."""
-        return self._weights.shift_from(mean)
+    def differences(self, posterior: WeightPosterior | DrawnPosterior) -> tuple[float, float]:
+        """The largest shift of a mean from a posterior's, and the largest ratio of standard deviations."""
+        weights = self._weights
+        return weights._replace(x=posterior.determined(weights.x)).differences(*posterior.moments())
 
     def log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K)."""
         predictive, posterior = self._predictive(), self._posterior
         rows = self._model._design(X)
-        return rows.map(lambda part: drawn_log_proba(predictive, posterior.drawn_scores(part.X)))
+        return rows.map(lambda part: drawn_log_proba(predictive, drawn_scores(posterior, part.X)))
 
     def khat(self, X: ArrayLike) -> Array:
         """Of every prediction, (n,)."""
-        predictive, posterior = self._predictive(), self._posterior
+        log_terms, posterior = self._log_terms(), self._posterior
         some = self._correction.of_first(SETTLED_PAIRS)
         points = some.pairs.points[:, : posterior.free.x.shape[1]]
         rows = self._model._design(X)
-        return rows.map(lambda part: some.khats(predictive.log_proba_at(posterior.scores_at(part.X, points))))
+        return rows.map(lambda part: some.khats(log_terms(posterior.scores_at(part.X, points))))
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Array:
         """The mean of the target of a generalised linear model, (n,)."""
         posterior, likelihood = self._posterior, self._model._likelihood
         if not isinstance(likelihood, FamilyLikelihood):
             raise NotDefinedError("A classifier's certificate has predict_proba(X); predict is for BayesianGLM.")
-        means = self._model._design(X).map(lambda part: posterior.drawn_scores(part.X).f[..., 0].T)
+        means = self._model._design(X).map(lambda part: drawn_scores(posterior, part.X).f[..., 0].T)
         shift = read_offset(likelihood.link, offset, exposure, n_rows=len(means))
         f = means if shift is None else means + shift[:, None]
         return np.asarray(likelihood.mean(f) @ posterior.free.weights)
+
+    def _log_terms(self) -> Callable[[Array], Array]:
+        """What predictions average over draws, as logarithms: probabilities, or the sizes of means."""
+        likelihood = self._model._likelihood
+        if not isinstance(likelihood, FamilyLikelihood):
+            return self._predictive().log_proba_at
+
+        def log_size(f: Array) -> Array:
+            with np.errstate(all="ignore"):
+                return np.asarray(np.log(np.abs(likelihood.mean(f))))
+
+        return log_size
 
     def _predictive(self) -> Predictive:
         if not isinstance(self._model, ProbabilityMixin):
@@ -121,4 +136,4 @@ def certify_weights(
     points = correction.pairs.points[:, : around.gaussian.mean.size]  # without logits of flip probabilities
     drawn = drawn_posterior(around, points, correction.log_weights)
     corrected = CorrectedWeights(model, drawn, correction)
-    return Certificate(Found(correction, corrected, corrected.shift_from(posterior.mean), model._advice()))
+    return Certificate(Found(correction, corrected, *corrected.differences(posterior), model._advice()))

@@ -10,7 +10,7 @@ from credibly.errors import NotPositiveDefinite
 from credibly.estimators.learning import ChosenPrior, chosen_prior, find_mode, learn, objective_of
 from credibly.estimators.problem import Drawn, Learnt, PriorChoice, Problem, Search, posterior_of
 from credibly.inference.drawn_posterior import MOST_DRAWS, DrawnPosterior
-from credibly.inference.importance import CLOSE, SMALL_SHIFT, Correction, correct
+from credibly.inference.importance import CLOSE, SMALL_SHIFT, SMALL_WIDENING, Correction, correct
 from credibly.inference.posterior import Gaussian
 from credibly.inference.targets import WeightTarget
 from credibly.inference.weight_ep import WeightSitesProblem, weight_ep
@@ -52,9 +52,11 @@ class Checked(NamedTuple):
     def holds(self, khat: float, learnt: Learnt) -> bool:
         """Whether a posterior, whose ratios have this k̂, is near enough to the corrected one."""
         frame = self.problem.frame
-        corrected = posterior_of(self.corrected(), frame)
+        corrected, other = posterior_of(self.corrected(), frame), posterior_of(learnt, frame)
         assert isinstance(corrected, DrawnPosterior)
-        return khat <= CLOSE and corrected.data.shift_from(posterior_of(learnt, frame).mean) <= SMALL_SHIFT
+        draws = corrected.data._replace(x=corrected.determined(corrected.data.x))
+        shift, widening = draws.differences(*other.moments())
+        return khat <= CLOSE and shift <= SMALL_SHIFT and widening <= SMALL_WIDENING
 
     def skewed(self) -> Learnt:
         """The skew-symmetric correction: means, intervals and predictions by draws reflected about the mode."""
@@ -69,7 +71,7 @@ class Checked(NamedTuple):
     def with_evidence(self, learnt: Learnt) -> Learnt:
         """With the corrected evidence; where that cannot be relied on, with a status that says so."""
         if not self.correction.reliable:
-            return learnt._replace(status=Status.UNTRUSTWORTHY)
+            return learnt._replace(status=Status.UNTRUSTWORTHY, log_evidence_se=np.nan)
         result = learnt.result._replace(log_evidence=self.correction.log_evidence)
         return learnt._replace(result=result, log_evidence_se=self.correction.log_evidence_se)
 
@@ -93,9 +95,9 @@ def climb(problem: Problem, first: Learnt, search: Search, rng: np.random.Genera
     """Go up the ladder from a Laplace posterior.
 
     A rung holds when its ratios have a finite variance, k̂ ≤ 0.5, and correcting it by them moves no mean by more than
-    a quarter of its standard deviation. Importance weights, the last rung, take the draws of lowest k̂ and hold up to
-    0.7. Where that fails too, what has the lowest k̂ is reported with a bad status: EP, or the skew correction. The
-    evidence is the corrected one wherever that can be relied on.
+    a quarter of its standard deviation, and no standard deviation by more than a quarter. Importance weights, the last
+    rung, take the draws of lowest k̂ and hold up to 0.7. Where that fails too, what has the lowest k̂ is reported with a
+    bad status: EP, or the skew correction. The evidence is the corrected one wherever that can be relied on.
     """
     laplace = Checked.of(problem, first, rng)
     if laplace.holds(laplace.correction.khat_plain, first):
@@ -113,7 +115,7 @@ def climb(problem: Problem, first: Learnt, search: Search, rng: np.random.Genera
         return best.corrected()._replace(rung="importance")
     if nearest == "laplace":
         return skewed._replace(rung="skew")
-    return best.learnt._replace(rung=nearest, status=Status.UNTRUSTWORTHY)
+    return best.with_evidence(best.learnt)._replace(rung=nearest)
 
 
 def _by_ep(problem: Problem, first: Learnt, search: Search, rng: np.random.Generator) -> Checked | None:

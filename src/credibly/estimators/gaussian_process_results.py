@@ -189,7 +189,7 @@ class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin,
         X, y
             The rows of the fit; a `DataWarning` says when they are others.
         draws : int, optional
-            By default as many as it takes for a standard error of 0.01 of the log evidence, 1,024 to 32,768.
+            By default as many as it takes for a standard error of 0.015 of the log evidence, 1,024 to 32,768.
         random_state : int, Generator or None
             None takes the model's, and where that is None too, always the same draws.
 

@@ -11,6 +11,8 @@ from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
 from credibly.estimators.linear_model import SOFTMAX_BLOCK_ROWS, LinearModel
 from credibly.estimators.nested_models import rows_of_fit
+from credibly.estimators.validation import Training
+from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
 from credibly.inference.leave_one_out import (
     LOO_TOL,
     cavities,
@@ -21,14 +23,17 @@ from credibly.inference.leave_one_out import (
     matched_cavities,
 )
 from credibly.inference.posterior import Scores, WeightPosterior
+from credibly.inference.targets import row_log_prob
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.model.likelihoods.proportions import Binomial
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status
+from credibly.numerics.weighted_draws import pareto_smoothed
 from credibly.predictive import FEW_CLASSES
 
+DRAWN_BLOCK_ROWS = 64
 MANY_CLASSES_TOL = 1e-4  # of a probability: with ten classes 1e-6 takes fifty times as long
 
 
@@ -46,7 +51,9 @@ def left_out(model: LinearModel) -> Array:
     check_is_fitted(model)
     training, likelihood = rows_of_fit(model, "loo_log_proba_"), model._likelihood
     posterior: Any = model.posterior_
-    gaussian = posterior if isinstance(posterior, WeightPosterior) else posterior.around
+    if isinstance(posterior, DrawnPosterior):
+        return _by_draws(model, posterior, training)
+    gaussian = posterior
     matched = "ep" in (getattr(model, "inference", None), getattr(model, "rung_", None))
     fit = Fit(gaussian, model.prior_ is None, model.status_ is Status.SADDLE, matched)
     rows = training.rows(model.n_jobs).through(gaussian.frame.design)
@@ -55,6 +62,20 @@ def left_out(model: LinearModel) -> Array:
             return rows.map(partial(_one_score, likelihood, fit))
         _check_weights(training.weight)
         return rows.in_blocks(SOFTMAX_BLOCK_ROWS).map(partial(_several_scores, likelihood, fit))
+
+
+def _by_draws(model: LinearModel, posterior: DrawnPosterior, training: Training) -> Array:
+    """By importance weights: a draw counts for the other rows by its weight over the probability it gives the row."""
+    likelihood, weights = model._likelihood, posterior.free.log_weights
+
+    def block(part: Block) -> Array:
+        log_prob = row_log_prob(likelihood, part.y, drawn_scores(posterior, part.X).f) * part.weights
+        smoothed = [pareto_smoothed(weights - column).log_mean for column in log_prob.T]
+        return np.asarray(-(np.array(smoothed) + np.log(len(weights))))
+
+    rows = training.rows(model.n_jobs).through(posterior.frame.design)
+    with single_threaded_blas():
+        return rows.in_blocks(DRAWN_BLOCK_ROWS).map(block)
 
 
 def _check_weights(weight: Array | None) -> None:

@@ -24,7 +24,7 @@ from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.validation import Table, Training, all_or_nothing, generator, read_training
 from credibly.inference.adf import Belief
-from credibly.inference.drawn_posterior import DrawnPosterior
+from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
 from credibly.inference.frame import Frame
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import Categorical, Likelihood
@@ -152,7 +152,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         X, y, sample_weight
             The rows of the fit (after `partial_fit`: all of them); a `DataWarning` says when they are others.
         draws : int, optional
-            By default as many as it takes for a standard error of 0.01 of the log evidence, 1,024 to 32,768.
+            By default as many as it takes for a standard error of 0.015 of the log evidence, 1,024 to 32,768.
         random_state : int, Generator or None
             None takes the model's, and where that is None too, always the same draws.
 
@@ -291,7 +291,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
             said = ["One pass over the rows in the order given: another order gives another answer."]
         if self.inference == "auto":
             said = [f"inference='auto' used {self.rung_!r}."]
-        if self.log_evidence_se_:
+        if self.log_evidence_se_ > 0:
             said += [f"The log evidence is corrected by draws, standard error {self.log_evidence_se_:.2g}."]
         if self.inference in BY_MOMENTS or isinstance(self.posterior_, DrawnPosterior):
             said += ["`mode` is the mean."]
@@ -308,7 +308,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         rows = self._design(X)
         posterior, predictive = self.posterior_, self._predictive()
         if isinstance(posterior, DrawnPosterior):
-            return rows.map(lambda part: drawn_log_proba(predictive, posterior.drawn_scores(part.X)))
+            return rows.map(lambda part: drawn_log_proba(predictive, drawn_scores(posterior, part.X)))
         log_proba = predictive.plug_in if self.prior_ is None else predictive.log_proba
         return rows.map(lambda part: log_proba(posterior.scores(part.X)))
 
@@ -332,7 +332,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         posterior, predictive = self.posterior_, self._predictive()
         if isinstance(posterior, DrawnPosterior):
             rows = self._design(X)
-            return rows.map(lambda part: weighted_interval(predictive, posterior.drawn_scores(part.X), level))
+            return rows.map(lambda part: weighted_interval(predictive, drawn_scores(posterior, part.X), level))
         return predictive.interval(self.predict_latent(X), level)
 
     def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:

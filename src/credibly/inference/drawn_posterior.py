@@ -75,6 +75,11 @@ class DrawnPosterior(DataUnits):
         """P(weight > 0), (M,)."""
         return weighted_mean((self.data.x > 0).astype(float), self.data.weights)
 
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of what is determined of the weights, (M,) each."""
+        draws = self.data._replace(x=self.determined(self.data.x))
+        return draws.mean, draws.std
+
     def interval(self, level: float = 0.9) -> Array:
         """Equal-tailed credible intervals of the weights, (M, 2)."""
         normal_quantile(level)  # checks the level
@@ -104,9 +109,10 @@ class DrawnPosterior(DataUnits):
         """Mean and variance of the scores for rows Z of the design in the frame."""
         return replace(self.around, gaussian=self.gaussian).scores(Z)
 
-    def drawn_scores(self, Z: DesignMatrix) -> DrawnScores:
-        """Scores of rows Z of the design at every draw."""
-        return DrawnScores(self.scores_at(Z, self.free.x), self.free.log_weights)
+
+def drawn_scores(posterior: DrawnPosterior, Z: DesignMatrix) -> DrawnScores:
+    """Scores of rows Z of the design at every draw."""
+    return DrawnScores(posterior.scores_at(Z, posterior.free.x), posterior.free.log_weights)
 
 
 def drawn_posterior(

@@ -31,33 +31,55 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from credibly.inference.targets import Target
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.special import LOG_2PI
-from credibly.numerics.weighted_draws import Smoothed, pareto_smoothed
+from credibly.numerics.weighted_draws import Smoothed, alike, pareto_smoothed
 
 FIRST_PAIRS = 512  # draws are doubled from here on
 MOST_PAIRS = 16_384  # by default
 LARGEST_POOL = 20_000_000  # numbers in all draws together, 160 megabytes
-GOAL = 0.01  # standard error of the log evidence, in nats, at which draws are enough
-MEAN_GOAL = 0.025  # standard error of every mean, in posterior standard deviations, likewise
+GOAL = 0.015  # standard error of the log evidence, in nats, at which draws are enough
+MEAN_GOAL = 0.03  # standard error of every mean, in posterior standard deviations, likewise
 RELIABLE = 0.7  # k̂ above which corrected numbers are noise
 CLOSE = 0.5  # k̂ below which q itself is near the posterior: ratios have a finite variance
 SMALL_SHIFT = 0.25  # of a mean, in posterior standard deviations: q itself will do
+SMALL_WIDENING = 1.25  # of a standard deviation, likewise
+ONE_WIDE_IN = 8  # pairs
+WIDER = 3.0
 SETTLED_PAIRS = 2_048  # with fewer, a k̂ above one half may be chance
+WIDE_SOBOL_DIMENSIONS = 20  # with more, wide points have next to no weight
 SOBOL_DIMENSIONS = 200  # beyond that a Sobol sequence of this length is no more even than random points
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Draws m ± h from a Gaussian with their log ratios."""
+    """Draws m ± h with their log ratios; most are from q, some from a wider Gaussian, all weighed by the mixture g."""
 
     center: Array  # m, (M,)
     steps: Array  # h, (S, M)
-    log_ratios: Array  # r, (2, S)
+    log_ratios: Array  # r = log p(y, m ± h) - log g(h), (2, S)
+    log_tilt: Array | None = None  # log q(h) - log g(h), (S,); None where all are from q
+    wide: AnyArray | None = None  # which are from the wider one, (S,)
 
     def first(self, size: int) -> "Pairs":
         """The first so many pairs."""
-        return Pairs(self.center, self.steps[:size], self.log_ratios[:, :size])
+        tilt, wide = (None if it is None else it[:size] for it in (self.log_tilt, self.wide))
+        return Pairs(self.center, self.steps[:size], self.log_ratios[:, :size], tilt, wide)
+
+    def and_more(self, other: "Pairs") -> "Pairs":
+        """Together with other pairs."""
+        held = zip((self.log_tilt, self.wide), (other.log_tilt, other.wide), strict=True)
+        tilt, wide = (None if one is None or two is None else np.concatenate([one, two]) for one, two in held)
+        steps, ratios = np.concatenate([self.steps, other.steps]), np.hstack([self.log_ratios, other.log_ratios])
+        return Pairs(self.center, steps, ratios, tilt, wide)
+
+    @property
+    def own(self) -> "Pairs":
+        """Those from q, weighed by q."""
+        if self.log_tilt is None or self.wide is None:
+            return self
+        kept = ~self.wide
+        return Pairs(self.center, self.steps[kept], (self.log_ratios - self.log_tilt)[:, kept])
 
     @property
     def points(self) -> Array:
@@ -76,14 +98,15 @@ class Pairs:
     @property
     def skew_log_weights(self) -> Array:
         """Weights of the draws under q*, (2S,)."""
-        return np.asarray(self.log_split - np.log(self.log_ratios.shape[1])).reshape(-1)
+        log_weights = self.log_split if self.log_tilt is None else self.log_split + self.log_tilt
+        return np.asarray(log_weights - np.logaddexp.reduce(log_weights, axis=None)).reshape(-1)
 
     def plain(self) -> Smoothed:
-        """Weights of single draws, with q as the proposal."""
+        """Weights of single draws."""
         return pareto_smoothed(self.log_ratios.reshape(-1))
 
     def symmetrised(self) -> Smoothed:
-        """The same with q* as the proposal: each pair has one ratio, and its draws share the weight."""
+        """The same for pairs, as draws from q*: each has one ratio, and its draws share the weight."""
         pair = pareto_smoothed(np.logaddexp(*self.log_ratios) - np.log(2.0))
         return pair._replace(log_weights=(pair.log_weights + self.log_split).reshape(-1))
 
@@ -93,12 +116,13 @@ class Correction(NamedTuple):
 
     pairs: Pairs
     log_weights: Array  # (2S,), of `pairs.points`, smoothed; they sum to one
-    khat: float
+    khat: float  # of q or q*, whichever is less; more where the corrected numbers' own is more
     log_evidence: float
     log_evidence_se: float
     khat_plain: float  # of q itself
     khat_symmetrised: float  # of q*, the skew-corrected q
     shape: float  # of the tail, however little it holds
+    by_pair: bool  # whether weights are those of pairs
 
     @property
     def reliable(self) -> bool:
@@ -129,7 +153,7 @@ class Correction(NamedTuple):
         With probabilities of all classes as terms, that is of the ratios of a prediction's two sums.
         """
         ratios = self.pairs.log_ratios[..., None, None] + log_terms.reshape(2, -1, *log_terms.shape[1:])
-        if self.khat_symmetrised < self.khat_plain:
+        if self.by_pair:
             tails = np.logaddexp(*ratios)
         else:
             tails = ratios.reshape(log_terms.shape)
@@ -140,17 +164,26 @@ class Correction(NamedTuple):
     @classmethod
     def of(cls, pairs: Pairs) -> "Correction":
         """Smooth the ratios, of single draws or of pairs: whichever have the lighter tail."""
+        if pairs.log_tilt is not None and alike((pairs.log_ratios - pairs.log_tilt).reshape(-1)):
+            return cls.of(pairs.own)  # q is the posterior, and nothing is to be corrected
         plain, pair = pairs.plain(), pairs.symmetrised()
         best = pair if pair.khat < plain.khat else plain
-        by_pair = best.log_shares if best is pair else np.logaddexp(*best.log_shares.reshape(2, -1))
-        error = _standard_error(by_pair)
-        return cls(pairs, best.log_weights, best.khat, best.log_mean, error, plain.khat, pair.khat, best.shape)
+        shares = best.log_shares if best is pair else np.logaddexp(*best.log_shares.reshape(2, -1))
+        q, q_star = (plain, pair) if pairs.wide is None else (pairs.own.plain(), pairs.own.symmetrised())
+        khat, shape = max(best.khat, min(q.khat, q_star.khat)), max(best.shape, min(q.shape, q_star.shape))
+        numbers = best.log_weights, khat, best.log_mean, _standard_error(shares, pairs.wide)
+        return cls(pairs, *numbers, q.khat, q_star.khat, shape, best is pair)
 
 
-def _standard_error(log_shares: Array) -> float:
-    """Of the logarithm of the mean ratio, from the spread over pairs, whose two draws are not independent."""
+def _standard_error(log_shares: Array, wide: AnyArray | None) -> float:
+    """Of the logarithm of the mean ratio, from the spread over pairs, whose two draws are not independent.
+
+    How many pairs are wide is no chance, so spreads count within the wide ones and within the others.
+    """
     S = log_shares.size
-    return float(np.sqrt(((S * np.exp(log_shares) - 1.0) ** 2).sum() / (S * (S - 1.0))))
+    shares = S * np.exp(log_shares)
+    parts = [shares] if wide is None or not wide.any() else [shares[wide], shares[~wide]]
+    return float(np.sqrt(sum(((part - part.mean()) ** 2).sum() for part in parts) / (S * (S - 1.0))))
 
 
 def correct(
@@ -169,7 +202,7 @@ def correct(
     target : Target
     draws : int, optional
         Exactly so many (one more if odd). By default 1,024 are doubled until the standard error of the log evidence is
-        at most `goal` and those of all means are at most 0.025 standard deviations, until it is plain that the tail is
+        at most `goal` and those of all means are at most 0.03 standard deviations, until it is plain that the tail is
         too heavy (k̂ > 0.7 at 4,096 draws), or until there are 32,768 (fewer in thousands of dimensions). A tail of
         shape above 0.5, however little it holds, is not believed before there are 4,096.
     goal : float
@@ -180,14 +213,15 @@ def correct(
     Notes
     -----
     Points are Sobol's up to 200 dimensions; the standard error is that of independent ones, so the error is mostly
-    smaller.
+    smaller. One pair in eight is from a Gaussian three times as wide as q: what the posterior has beside q, on a long
+    side or a plateau, draws from q alone would not meet, and all ratios are to the mixture of both.
     """
     M = target.q.mean.size
-    points = _White(rng, M)
+    points = _Points(rng, M)
     if draws is not None:
-        return Correction.of(_draw(target, points.next((draws + 1) // 2)))
+        return Correction.of(_draw(target, points, (draws + 1) // 2))
     most = max(FIRST_PAIRS, min(MOST_PAIRS, LARGEST_POOL // (2 * M)))
-    pairs = _draw(target, points.next(FIRST_PAIRS))
+    pairs = _draw(target, points, FIRST_PAIRS)
     while True:
         found = Correction.of(pairs)
         if report is not None:
@@ -197,25 +231,46 @@ def correct(
         known = found.log_evidence_se <= goal and found.mean_se <= MEAN_GOAL
         if (settled and (known or not found.reliable)) or 2 * size > most:
             return found
-        more = _draw(target, points.next(size))
-        steps, ratios = np.concatenate([pairs.steps, more.steps]), np.hstack([pairs.log_ratios, more.log_ratios])
-        pairs = Pairs(pairs.center, steps, ratios)
+        pairs = pairs.and_more(_draw(target, points, size))
 
 
-def _draw(target: Target, white: Array) -> Pairs:
+def _draw(target: Target, points: "_Points", size: int) -> Pairs:
+    """So many pairs, one in eight of them wide."""
     q = target.q
+    white, wide = points.next(size)
     steps = q.precision.half_solve_transposed(white.T).T
-    log_q = 0.5 * (q.precision.logdet - q.mean.size * LOG_2PI - (white**2).sum(axis=1))
-    return Pairs(q.mean, steps, target.log_joints(steps) - log_q)
+    squares, M = (white**2).sum(axis=1), q.mean.size
+    share = np.log([1 - 1 / ONE_WIDE_IN, 1 / ONE_WIDE_IN])
+    log_tilt = -np.logaddexp(share[0], share[1] - M * np.log(WIDER) + 0.5 * squares * (1 - WIDER**-2))
+    log_q = 0.5 * (q.precision.logdet - M * LOG_2PI - squares)
+    return Pairs(q.mean, steps, target.log_joints(steps) - (log_q - log_tilt), log_tilt, wide)
+
+
+class _Points:
+    """Points of the mixture in white coordinates, as many at a time as asked for.
+
+    Each part has a sequence of its own: every eighth point of one would lie in a corner.
+    """
+
+    def __init__(self, rng: np.random.Generator, dim: int) -> None:
+        self.rng, self.narrow = rng, _White(rng, dim, SOBOL_DIMENSIONS)
+        self.wide = _White(rng, dim, WIDE_SOBOL_DIMENSIONS)
+
+    def next(self, size: int) -> tuple[Array, AnyArray]:
+        """Points (size, dim), and which are wide, in random order."""
+        few = size // ONE_WIDE_IN
+        points = np.concatenate([self.narrow.next(size - few), WIDER * self.wide.next(few)])
+        order = self.rng.permutation(size)  # so that the first of them are a mixture, too
+        return points[order], (np.arange(size) >= size - few)[order]
 
 
 class _White:
     """Standard normal points, as many at a time as asked for."""
 
-    def __init__(self, rng: np.random.Generator, dim: int) -> None:
+    def __init__(self, rng: np.random.Generator, dim: int, most_sobol: int) -> None:
         self.rng, self.dim = rng, dim
-        # 60 bits: with the usual 30 a coordinate may be exactly 0, whose normal quantile is infinite
-        self.sobol = qmc.Sobol(dim, scramble=True, bits=60, rng=rng) if dim <= SOBOL_DIMENSIONS else None
+        # 48 bits: with the usual 30 a coordinate may be exactly 0, whose normal quantile is infinite
+        self.sobol = qmc.Sobol(dim, scramble=True, bits=48, rng=rng) if dim <= most_sobol else None
 
     def next(self, size: int) -> Array:
         """(size, dim)."""

@@ -134,6 +134,13 @@ class DataUnits:
         w = np.asarray(w, dtype=float)
         return self.frame.to_frame(w.reshape(*w.shape[:-1], len(self.contrast), -1)).reshape(w.shape)
 
+    def determined(self, w: Array) -> Array:
+        """Weights in data units (…, K·D) less the mean over classes, which no probability depends on."""
+        if len(self.contrast) == 1:
+            return w
+        by_class = w.reshape(*w.shape[:-1], len(self.contrast), -1)
+        return np.asarray(by_class - by_class.mean(axis=-2, keepdims=True)).reshape(w.shape)
+
     def vectors(self, u: Array) -> Array:
         """Free weights in the frame (size, J·D) as one vector for each class, (size, K, D)."""
         return np.asarray(self.contrast @ u.reshape(len(u), self.contrast.shape[1], -1))
@@ -201,6 +208,11 @@ class WeightPosterior(DataUnits):
     def positive(self) -> Array:
         """P(weight > 0), (M,)."""
         return np.asarray(ndtr(self.mean / self.std))
+
+    def moments(self) -> tuple[Array, Array]:
+        """Mean and standard deviation of what is determined of the weights, (M,) each."""
+        root = self.determined(self._root)
+        return self.determined(self.mean), np.asarray(np.sqrt((root**2).sum(axis=0)))
 
     def interval(self, level: float = 0.9) -> Array:
         """Equal-tailed credible intervals of the weights, (M, 2)."""

@@ -76,7 +76,8 @@ class Status(Enum):
     )
     UNTRUSTWORTHY = (
         "The posterior is too far from every approximation tried (k-hat above 0.7), so means, intervals and evidence "
-        "are those of the nearest one and uncertain. Use a tighter prior, fewer columns or more rows."
+        "are those of the nearest one and uncertain. Use inference='auto' if that was not it, a tighter prior, fewer "
+        "columns or more rows."
     )
     HYPERPARAMETER_AT_BOUND = (
         "Converged; a hyperparameter of the kernel is at its bound. summary() says which, and what that means."

@@ -21,7 +21,8 @@ from credibly.numerics.special import log_sum_exp
 FEWEST_DRAWS = 100  # a tail of twenty: fewer say nothing about how heavy it is
 SMALL_TAIL = 0.05  # of the mean ratio: a tail that holds less cannot spoil it
 MOST_DIFFERENT = 700.0  # log ratio of weights in a tail, beyond which the smallest vanish beside the largest
-EQUAL = 1e-9  # spread of log ratios that is only rounding
+EQUAL = 1e-9  # spread of log ratios that makes no difference
+ROUNDING = 100 * np.finfo(float).eps  # of sums over rows, relative to them
 
 
 class Smoothed(NamedTuple):
@@ -84,11 +85,16 @@ def pareto_smoothed(log_ratios: Array) -> Smoothed:
     if not (log_ratios < np.inf).all() or not np.isfinite(log_ratios).any():  # NaN is not below infinity
         even = np.full(size, -math.log(size))
         return Smoothed(even, even, math.nan, math.inf, math.inf)
-    if np.ptp(log_ratios) <= EQUAL * max(1.0, abs(float(log_ratios.max()))):
+    if alike(log_ratios):
         return Smoothed.unsmoothed(log_ratios, 0.0)
     if log_ratios.max() - log_sum_exp(log_ratios) > math.log(0.5):  # one draw outweighs all others together
         return Smoothed.unsmoothed(log_ratios, math.inf)
     return _fitted(log_ratios)
+
+
+def alike(log_ratios: Array) -> bool:
+    """Whether ratios are all equal, but for rounding."""
+    return bool(np.ptp(log_ratios) <= EQUAL + ROUNDING * abs(float(log_ratios.max())))
 
 
 def _fitted(log_ratios: Array) -> Smoothed:
@@ -170,9 +176,13 @@ class WeightedDraws(NamedTuple):
         """Standard deviations, (M,)."""
         return np.asarray(np.sqrt(weighted_mean((self.x - self.mean) ** 2, self.weights)))
 
-    def shift_from(self, mean: Array) -> float:
-        """The largest difference of a mean from another one, in standard deviations."""
-        return float(np.abs((self.mean - mean) / self.std).max())
+    def differences(self, mean: Array, std: Array) -> tuple[float, float]:
+        """The largest difference from other means, in standard deviations, and ratio to (or of) other deviations."""
+        own = self.std
+        with np.errstate(divide="ignore", invalid="ignore"):  # one draw has all the weight: infinitely far
+            shift, ratio = np.abs(self.mean - mean) / own, np.exp(np.abs(np.log(own / std)))
+        known = own > 0
+        return (float(shift.max()), float(ratio.max())) if known.all() else (np.inf, np.inf)
 
     def thinned(self, most: int) -> "WeightedDraws":
         """At most so many draws with nearly the same weighted distribution: those that equal steps of mass fall on.
