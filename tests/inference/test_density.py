@@ -1,5 +1,7 @@
 """The Laplace approximation of any density: exact cases, laws, stored numbers, and what cannot be used."""
 
+import math
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -593,3 +595,27 @@ def test_a_users_own_error_comes_through():
 
     with pytest.raises(KeyError, match="theta"):
         laplace_approximation(broken, [0.0])
+
+
+@pytest.mark.parametrize("power", [2.5, 3.0])
+def test_a_mode_without_curvature_is_flat_even_where_a_step_finds_some(power):
+    """The second derivative of |z|^p, p > 2, is zero at the mode; by differences it is that of the step."""
+    with pytest.raises(NoModeError, match="flat"):
+        laplace_approximation(lambda z: -(abs(float(z[0])) ** power), 0.7)
+
+
+def test_little_curvature_is_curvature():
+    q = laplace_approximation(lambda z: -(float(z[0]) ** 4) - 1e-2 * float(z[0]) ** 2, 0.7)
+    assert_allclose(1 / q.cov[0, 0], 2e-2, rtol=1e-6)
+
+
+def test_a_constant_that_hides_the_mode_is_refused():
+    with pytest.raises(InputError, match="Leave the constant out"):
+        laplace_approximation(lambda z: -0.5 * float(z[0] - 1) ** 2 + 1e15, 0.0)
+
+
+def test_a_function_that_raises_far_out_is_not_defined_there():
+    q = laplace_approximation(lambda z: -math.exp(z[0]) + float(z[0]), -30.0)  # a long step overflows
+    assert_allclose(q.mean, 0.0, atol=1e-8)
+    with pytest.raises(ZeroDivisionError):  # at the start it is the user's error
+        laplace_approximation(lambda z: 1 / 0, 0.0)

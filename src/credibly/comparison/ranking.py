@@ -38,7 +38,7 @@ def compare(
     n_jobs : int or None
         Processes, as scikit-learn. Models that come back from other processes hold no rows, as saved ones do.
     random_state : int, RandomState, Generator or None
-        Of the draws behind corrected evidences and of the orders behind prequential scores.
+        Of the draws behind corrected evidences and of the orders behind prequential scores; None is always the same.
 
     Returns
     -------
@@ -70,7 +70,11 @@ def compare(
     candidates = read_candidates(models)
     check_choice(by, candidates)
     classes = classes_of(y, candidates) if candidates[0].targets == LABELS else None
-    request = Request(by, all(it.generative for it in candidates), int(generator(random_state).integers(2**31)))
+    request = Request(
+        by,
+        all(it.generative for it in candidates),
+        int(generator(0 if random_state is None else random_state).integers(2**31)),
+    )
     rows = _measured(candidates, X, y, request, n_jobs)
     if all(row.error for row in rows):
         failures = "; ".join(f"{row.name!r}: {row.error}" for row in rows)

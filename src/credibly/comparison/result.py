@@ -85,7 +85,7 @@ class Comparison:
         said = [f"{row.name}: failed: {row.error}" for row in self.rows if row.error]
         for row in self.rows:
             if row.evidence.doubt is not None:
-                said.append(f"{UNRELIABLE} {row.name}: not corrected: {row.evidence.doubt}")
+                said.append(f"{UNRELIABLE} {row.name}: log evidence and LOO are not corrected: {row.evidence.doubt}")
             said += [f"{row.name}: {note}" for note in row.notes]
         if any(row.kind == PREQUENTIAL for row in self.rows):
             said.append("prequential: Σ log p(y_i | x_i, rows before i), mean and spread over orders of the rows.")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from credibly.decisions import REJECT, least_cost
+from credibly.errors import InputError
 from credibly.estimators.validation import read_labels
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
@@ -60,6 +61,11 @@ class ProbabilityMixin:
         if reject_cost is None:
             return np.asarray(self.classes_[codes])
         labels = [*self.classes_.tolist(), reject_label]
+        if reject_label in labels[:-1]:
+            raise InputError(
+                f"reject_label={reject_label!r} is a class, so that a declined row could not be told from a decided "
+                "one; choose another."
+            )
         alike = np.asarray(reject_label).dtype.kind == self.classes_.dtype.kind
         table = np.array(labels, dtype=None if alike else object)  # a mixture keeps every label as it is
         return table[np.where(codes == REJECT, len(labels) - 1, codes)]

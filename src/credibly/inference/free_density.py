@@ -40,7 +40,11 @@ class Target:
 
     def value(self, u: Array) -> float:
         """The log density at u; NaN where it is not defined."""
-        return float(number(self.log_density(self.box.bounded(u)))) + float(self.box.log_jacobian(u))
+        try:
+            out = self.log_density(self.box.bounded(u))
+        except (ArithmeticError, ValueError):  # math.exp overflows, math.log has a domain: not defined here
+            return np.nan
+        return float(number(out)) + float(self.box.log_jacobian(u))
 
     def complex_value(self, u: Any) -> Any:
         """The same for complex u."""

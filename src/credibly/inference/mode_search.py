@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.errors import NoModeError, NotPositiveDefinite
+from credibly.errors import InputError, NoModeError, NotPositiveDefinite
 from credibly.inference.free_density import Derivatives, Target, agrees_with_complex, shown
 from credibly.inference.posterior import Gaussian
 from credibly.numerics import derivatives as d
@@ -30,6 +30,8 @@ from credibly.numerics.special import LOG_2PI
 from credibly.numerics.transforms import Box
 
 ROUNDS, STEPS = 10, 60  # frames in turn, and Newton steps in each
+LOST_IN_ROUNDING = 1e-3  # nats
+UNSURE = 0.01  # share of the least curvature by which another step may change it
 FLAT = 1e-6  # curvature in natural units: the Gaussian would be a thousand times as wide as a nat says
 ROUND_ENOUGH = 1e-3  # smallest over largest curvature of a frame that needs no better one
 ENOUGH = 4  # settled rounds after which a frame is as round as it gets
@@ -143,7 +145,8 @@ def _climb_to_mode(target: Target, start: Array) -> Peak:
         if final and settled and not rough:
             good += 1
             done = bends[0] > ROUND_ENOUGH * bends[-1] or good == ENOUGH
-            if bends[0] < -FLAT or (done and bends[0] < FLAT):
+            unsure = climb.kept.change > UNSURE * bends[0]  # as of |z|³, whose curvature is that of the step taken
+            if bends[0] < -FLAT or (done and (bends[0] < FLAT or unsure)):
                 raise _not_a_mode(target, u, V[:, 0] @ B, climb.noise)
             if done:
                 return _peak(target, u, B, -climb.kept.hessian)
@@ -168,6 +171,12 @@ def _next_frame(target: Target, u: Array, directions: Array, bends: Array) -> Ar
 
 def _peak(target: Target, u: Array, B: Array, H: Array) -> Peak:
     """A = B⁻¹HB⁻ᵀ by its root B⁻¹L = (QR)ᵀ, which does not square the condition number."""
+    if np.spacing(abs(target.value(u))) > LOST_IN_ROUNDING:
+        raise InputError(
+            f"log_density is {target.value(u):.3g} where the search ended, z = {shown(target.box.bounded(u))}: numbers "
+            f"of that size are rounded to {np.spacing(abs(target.value(u))):.1g}, which hides the mode. Leave the "
+            "constant out."
+        )
     lengths = np.linalg.norm(B, axis=1)
     root = np.linalg.solve(B / lengths[:, None], PSD.of(H, "the precision").factor / lengths[:, None])
     R = np.linalg.qr(root.T, mode="r")
