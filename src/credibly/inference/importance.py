@@ -46,6 +46,8 @@ SMALL_SHIFT = 0.25  # of a mean, in posterior standard deviations: q itself will
 SMALL_WIDENING = 1.25  # of a standard deviation, likewise
 ONE_WIDE_IN = 8  # pairs
 WIDER = 3.0
+HOPELESS = 1.0  # k̂ that leaves no doubt even if it is not known well
+SURE_PAIRS = 8_192  # with so many, one above 0.7 leaves none either
 SETTLED_PAIRS = 2_048  # with fewer, a k̂ above one half may be chance
 WIDE_SOBOL_DIMENSIONS = 20  # with more, wide points have next to no weight
 SOBOL_DIMENSIONS = 200  # beyond that a Sobol sequence of this length is no more even than random points
@@ -116,7 +118,7 @@ class Correction(NamedTuple):
 
     pairs: Pairs
     log_weights: Array  # (2S,), of `pairs.points`, smoothed; they sum to one
-    khat: float  # of q or q*, whichever is less; more where the corrected numbers' own is more
+    khat: float  # of q or q*, whichever is less; more where that of these weights is more
     log_evidence: float
     log_evidence_se: float
     khat_plain: float  # of q itself
@@ -203,8 +205,8 @@ def correct(
     draws : int, optional
         Exactly so many (one more if odd). By default 1,024 are doubled until the standard error of the log evidence is
         at most `goal` and those of all means are at most 0.03 standard deviations, until it is plain that the tail is
-        too heavy (k̂ > 0.7 at 4,096 draws), or until there are 32,768 (fewer in thousands of dimensions). A tail of
-        shape above 0.5, however little it holds, is not believed before there are 4,096.
+        too heavy (k̂ > 1 at 4,096 draws, 0.7 at 16,384), or until there are 32,768 (fewer in thousands of dimensions).
+        A tail of shape above 0.5, however little it holds, is not believed before there are 4,096.
     goal : float
         In nats.
     report : function of a Correction, optional
@@ -228,8 +230,9 @@ def correct(
             report(found)
         size = len(pairs.steps)
         settled = found.shape <= CLOSE or size >= SETTLED_PAIRS
-        known = found.log_evidence_se <= goal and found.mean_se <= MEAN_GOAL
-        if (settled and (known or not found.reliable)) or 2 * size > most:
+        known = found.reliable and found.log_evidence_se <= goal and found.mean_se <= MEAN_GOAL
+        hopeless = found.khat > (HOPELESS if size < SURE_PAIRS else RELIABLE)
+        if (settled and (known or hopeless)) or 2 * size > most:
             return found
         pairs = pairs.and_more(_draw(target, points, size))
 
