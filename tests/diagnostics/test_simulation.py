@@ -93,7 +93,7 @@ def test_the_histogram_counts_every_rank_once():
     assert (np.abs(found.counts.T - want) <= 3).all()
     exact = SBC(ranks, 99, list("abc")).histogram(bins=10, level=0.8)
     assert_array_equal(exact.counts.T, [np.bincount(r // 10, minlength=10) for r in ranks.T])
-    assert_allclose([exact.low, exact.high], np.array([binom.interval(0.8, 50, [0.1] * 10)])[0])
+    assert_allclose([exact.band_low, exact.band_high], np.array([binom.interval(0.8, 50, [0.1] * 10)])[0])
     with pytest.raises(InputError, match="bins"):
         SBC(ranks, 99, list("abc")).histogram(bins=101)
 
@@ -107,7 +107,7 @@ def test_the_right_posterior_passes():
     low, high = found.coverage(0.9, band=0.999)[2:]
     assert low <= found.coverage(0.9).observed[0] <= high
     inside = found.histogram(level=0.999)
-    assert (inside.low <= inside.counts[:, 0]).all() and (inside.counts[:, 0] <= inside.high).all()
+    assert (inside.band_low <= inside.counts[:, 0]).all() and (inside.counts[:, 0] <= inside.band_high).all()
 
 
 @pytest.mark.parametrize("e", [-0.2, 0.2])

@@ -58,8 +58,8 @@ class RankHistogram(NamedTuple):
 
     counts: Codes  # (B, M)
     expected: Array  # (B,)
-    low: Array  # (B,), binomial band of a right posterior
-    high: Array
+    band_low: Array  # (B,), binomial band of a right posterior
+    band_high: Array
 
 
 class SBCRow(NamedTuple):
