@@ -39,7 +39,7 @@ FIRST_PAIRS = 512  # draws are doubled from here on
 MOST_PAIRS = 16_384  # by default
 LARGEST_POOL = 20_000_000  # numbers in all draws together, 160 megabytes
 GOAL = 0.015  # standard error of the log evidence, in nats, at which draws are enough
-MEAN_GOAL = 0.03  # standard error of every mean, in posterior standard deviations, likewise
+MEAN_GOAL = 0.035  # standard error of every mean, in posterior standard deviations, likewise
 RELIABLE = 0.7  # k̂ above which corrected numbers are noise
 CLOSE = 0.5  # k̂ below which q itself is near the posterior: ratios have a finite variance
 SMALL_SHIFT = 0.25  # of a mean, in posterior standard deviations: q itself will do
@@ -204,7 +204,7 @@ def correct(
     target : Target
     draws : int, optional
         Exactly so many (one more if odd). By default 1,024 are doubled until the standard error of the log evidence is
-        at most `goal` and those of all means are at most 0.03 standard deviations, until it is plain that the tail is
+        at most `goal` and those of all means are at most 0.035 standard deviations, until it is plain that the tail is
         too heavy (k̂ > 1 at 4,096 draws, 0.7 at 16,384), or until there are 32,768 (fewer in thousands of dimensions).
         A tail of shape above 0.5, however little it holds, is not believed before there are 4,096.
     goal : float
