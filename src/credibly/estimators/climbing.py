@@ -56,11 +56,12 @@ class Checked(NamedTuple):
         assert isinstance(corrected, DrawnPosterior)
         draws = corrected.data._replace(x=corrected.determined(corrected.data.x))
         shift, widening = draws.differences(*other.moments())
-        return khat <= CLOSE and shift <= SMALL_SHIFT and widening <= SMALL_WIDENING
+        near = shift <= SMALL_SHIFT and widening <= SMALL_WIDENING
+        return khat <= CLOSE and near and self.correction.reliable
 
     def skewed(self) -> Learnt:
         """The skew-symmetric correction: means, intervals and predictions by draws reflected about the mode."""
-        pairs = self.correction.pairs.first(MOST_DRAWS // 2)  # all have the same mass: no need to choose among them
+        pairs = self.correction.pairs.first(MOST_DRAWS // 2)  # in random order: as good as any
         return self.with_evidence(self.learnt._replace(drawn=Drawn(pairs, pairs.skew_log_weights, self.target)))
 
     def corrected(self) -> Learnt:
