@@ -214,6 +214,7 @@ def test_corrected_softmax_predictions(case):
     for seed in SEEDS[:2]:
         found = case.certificate("laplace", seed)
         if not found.reliable:
+            assert case.name == "iris_full"  # separated, fifteen weights: k-hat of 0.55 to 0.85 over seeds
             continue
         p = found.predict_proba(case.points)
         assert (np.abs(p - case.proba) <= 4 * np.sqrt(case.proba * (1 - case.proba) / found.ess) + 1e-4).all()

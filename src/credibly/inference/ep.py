@@ -14,7 +14,6 @@ from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_laplace import Latents
 from credibly.inference.posterior import Scores
 from credibly.inference.sites import GOAL, Sites, SiteState, cavities_of, matched, settle, tilted_of
-from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status
 
@@ -41,14 +40,6 @@ class SiteLatents(SiteState):
         precision = Precision.of(problem.K, sites.tau)
         a = sites.nu - precision.weigh(problem.K @ sites.nu)
         return cls(problem, sites, LatentGaussian(a, precision), problem.K @ a, precision.variances(problem.K))
-
-    @property
-    def likelihood(self) -> Likelihood:
-        return self.problem.likelihood
-
-    @property
-    def labels(self) -> Array:
-        return self.problem.y
 
     def rebuilt(self, sites: Sites) -> "SiteLatents":
         return SiteLatents.of(self.problem, sites)

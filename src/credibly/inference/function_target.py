@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from credibly.data.source import MemoryRows
+from credibly.errors import InputError
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_softmax import ClassGaussian
 from credibly.inference.posterior import Gaussian
@@ -30,6 +31,7 @@ from credibly.numerics.linalg import PSD, semidefinite_root, weighted_gram
 from credibly.numerics.special import log_softmax
 
 LEFT = 1e-10  # of the prior variance: less is rounding
+LOST = 1e-6  # of it: more below zero cannot be overlooked
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,11 @@ class FunctionTarget:
             V = solve_triangular(R, Q.T @ kernel(self.X, X))  # S⁺ᵀ-weights: E[f*] = Vᵀu
             prior = kernel.diag(X)
             variance = prior - (V**2).sum(axis=0)
+            if (variance < -LOST * prior).any():
+                raise InputError(
+                    "The kernel matrix of the training rows is so nearly singular that a variance between these rows "
+                    "and those is lost in rounding. Use a smaller kernel variance, or add White noise to the kernel."
+                )
             maps.append(V.T)
             # A row that the training rows determine has no variance left, but for rounding.
             left.append(np.where(variance > LEFT * prior, variance, 0.0))

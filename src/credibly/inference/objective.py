@@ -214,8 +214,8 @@ class Contrast:
         self.identity = bool(np.array_equal(contrast, np.eye(len(contrast))))
 
     def weights(self, x: Array) -> Array:
-        """One weight vector per class, (K, D), from the free ones."""
-        free = x.reshape(self.contrast.shape[1], -1)
+        """One weight vector per class, (…, K, D), from the free ones, (…, J·D)."""
+        free = x.reshape(*x.shape[:-1], self.contrast.shape[1], -1)
         return free if self.identity else self.contrast @ free
 
     def free(self, by_weight: Array) -> Array:

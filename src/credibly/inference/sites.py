@@ -16,7 +16,7 @@ makes its product with the normalised cavity integrate to Ẑ.
 """
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -61,22 +61,35 @@ class Cavities(NamedTuple):
         return self.nu / self.tau
 
 
+class SiteProblem(Protocol):
+    """What is to be learnt from."""
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """p(y | f)."""
+
+    @property
+    def y(self) -> Array:
+        """Labels, (n,)."""
+
+
 class SiteState(ABC):
     """Sites, and what the Gaussian that they make with the prior says of every row."""
 
+    problem: SiteProblem
     sites: Sites
     mean: Array  # μ, (n,)
     variance: Array  # σ², (n,)
 
     @property
-    @abstractmethod
     def likelihood(self) -> Likelihood:
         """p(y | f)."""
+        return self.problem.likelihood
 
     @property
-    @abstractmethod
     def labels(self) -> Array:
         """y, (n,)."""
+        return self.problem.y
 
     @abstractmethod
     def rebuilt(self, sites: Sites) -> Self:

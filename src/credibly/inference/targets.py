@@ -78,9 +78,8 @@ class WeightTarget:
 
     def _vectors(self, steps: Array) -> tuple[Array, Array]:
         """The mean and the steps as one weight vector for each class, (K, D) and (S, K, D)."""
-        contrast = self.objective.contrast
-        free = steps.reshape(len(steps), contrast.shape[1], -1)
-        return self.objective.chain.weights(self.q.mean), np.asarray(contrast @ free)
+        chain = self.objective.chain
+        return chain.weights(self.q.mean), chain.weights(steps)
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,7 @@ class NoiseTarget:
     def _log_likelihoods(self, steps: Array) -> Array:
         objective = self.joint.objective
         x, theta = self.joint.split(self.q.mean)
-        contrast = objective.contrast
-        V = np.asarray(contrast @ steps[:, : x.size].reshape(len(steps), contrast.shape[1], -1))
+        V = objective.chain.weights(steps[:, : x.size])
 
         def noisy(side: Side) -> list[AnyLikelihood]:
             sign = 1.0 if side.which == 0 else -1.0

@@ -54,14 +54,6 @@ class WeightSites(SiteState):
         return cls(problem, sites, posterior, scores[:, 0], scores[:, 1])
 
     @property
-    def likelihood(self) -> Likelihood:
-        return self.problem.likelihood
-
-    @property
-    def labels(self) -> Array:
-        return self.problem.y
-
-    @property
     def counts(self) -> Array:
         return self.problem.counts
 
