@@ -1,5 +1,6 @@
 """partial_fit against one fit to all rows: the estimate of the distance, and the warning."""
 
+import pickle
 import warnings
 
 import numpy as np
@@ -79,3 +80,22 @@ def test_softmax_and_glms_have_an_estimate_too():
 def test_one_fit_has_no_drift():
     X, y = stream(np.random.default_rng(4), 200, 2)
     assert not hasattr(BayesianLogisticRegression().fit(X, y), "drift_")
+
+
+@pytest.mark.parametrize("model", [BayesianLogisticRegression(prior=Normal()), BayesianGLM("poisson", prior=Normal())])
+def test_a_saved_model_goes_on_and_does_not_know_its_drift(model):
+    """Its first rows are not saved, so what their quadratic lacks is unknown: NaN, not zero."""
+    X, y = stream(np.random.default_rng(5), 2000, 2)
+    saved = pickle.loads(pickle.dumps(model.fit(X[:1000], y[:1000])))
+    saved.partial_fit(X[1000:], y[1000:])
+    assert np.isnan(saved.drift_)
+    whole = model.partial_fit(X[1000:], y[1000:])
+    np.testing.assert_array_equal(saved.posterior_.mean, whole.posterior_.mean)
+    again = pickle.loads(pickle.dumps(whole)).partial_fit(X[:500], y[:500])  # an account that was begun is kept
+    assert again.drift_ > 0
+
+
+def test_updates_without_a_prior_have_no_estimate():
+    X, y = stream(np.random.default_rng(6), 400, 2)
+    model = BayesianLogisticRegression(prior=None).fit(X[:200], y[:200]).partial_fit(X[200:], y[200:])
+    assert np.isnan(model.drift_)

@@ -122,12 +122,13 @@ class LinearModel(BaseEstimator):
             warnings.warn(learnt.status.value, ConvergenceWarning, stacklevel=4)
 
     def _watch_drift(self) -> bool:
-        """Before an update: what the quadratic of the first rows lacks, where those are still there."""
-        if self._training is not None:
-            whole = self._first_prior is not None  # without a prior there may be contrasts only, and no density
-            first = self._next_problem(self._training)
-            self._drift = Drift.of(first, self._first_prior, self.posterior_.gaussian) if whole else None
-            self.drift_ = 0.0
+        """Before an update: what the quadratic of the first rows lacks; unknown where a saved model has lost those."""
+        training: Training | None = getattr(self, "_training", None)
+        # Without a prior there may be contrasts only, and no density.
+        if training is not None and self._first_prior is not None:
+            first = self._next_problem(training)
+            self._drift = Drift.of(first, self._first_prior, self.posterior_.gaussian)
+        self.drift_ = np.nan if self._drift is None else self._drift.estimate
         return self._drift is not None
 
     def _tell_drift(self, problem: Problem, before: Gaussian) -> None:
