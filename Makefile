@@ -36,11 +36,11 @@ $(MADE):
 	@echo '$(CURDIR)' > $@
 
 $(DEMO): pyproject.toml $(MADE)
-	$(RUN) -m pip install --quiet --editable '.[demo]'
+	$(RUN) -m pip install --quiet --editable '.[cli]'
 	@touch $@
 
 $(DEV): pyproject.toml $(MADE)
-	$(RUN) -m pip install --quiet --editable '.[dev,demo]'
+	$(RUN) -m pip install --quiet --editable '.[dev]'
 	@touch $(DEMO) $@
 
 $(DOCS): pyproject.toml $(MADE)
@@ -49,8 +49,8 @@ $(DOCS): pyproject.toml $(MADE)
 
 # --- verbs --------------------------------------------------------------------
 
-demo: $(DEMO)  ## fit two real data sets; print summary, evidence, calibration, predictions
-	$(RUN) -m credibly.cli.demo
+demo: $(DEMO)  ## fit, compare and certify models of two real data sets; prints tables, writes demo-report.html
+	$(RUN) -m credibly demo --out demo-report.html
 
 test: check  ## everything CI runs: check, then the tests
 	$(RUN) -m pytest tests $(PYTEST_ARGS)

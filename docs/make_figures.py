@@ -1,14 +1,18 @@
 """Draws the pictures of the README and the guide: python docs/make_figures.py (needs matplotlib)."""
 
+import io
+import re
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from PIL import Image
 from scipy.special import expit, log_expit
 from scipy.stats import multivariate_normal, norm
 from sklearn.datasets import load_breast_cancer, load_iris, make_moons
+from sklearn.model_selection import cross_val_predict
 
-from credibly import BayesianLogisticRegression, GaussianProcessClassifier
+from credibly import BayesianLogisticRegression, GaussianProcessClassifier, LinearDiscriminant, compare, plots
 
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"  # safe for colour-blind readers
 IMAGES = Path(__file__).parent / "images"
@@ -160,7 +164,50 @@ def how_far() -> None:
     figure.savefig(IMAGES / "trust.png", dpi=130)
 
 
+BLOCK_OR_PICTURE = re.compile(r"^```python\n(?P<code>.*?)^```$|^!\[[^\]]*\]\(images/(?P<picture>[^)]+)\)", re.M | re.S)
+
+
+def save_small(figure: plt.Figure, name: str, dpi: int = 120) -> None:
+    """A picture of 128 colours takes a third of the room, and lines and bands do not need more."""
+    whole = io.BytesIO()
+    figure.savefig(whole, dpi=dpi)
+    Image.open(whole).convert("RGB").quantize(128).save(IMAGES / name, optimize=True)
+    plt.close(figure)
+
+
+def page(name: str) -> None:
+    """The pictures of a page, by its own code: each shows the `ax` of the block above it."""
+    names: dict[str, object] = {}
+    for found in BLOCK_OR_PICTURE.finditer((Path(__file__).parent / name).read_text(encoding="utf-8")):
+        if found["code"]:
+            exec(compile(found["code"], name, "exec"), names)
+        else:
+            save_small(names["ax"].figure, found["picture"])
+
+
+def gallery() -> None:
+    """Six pictures of one table, for the README."""
+    data = load_breast_cancer(as_frame=True)
+    X = data.data[["mean radius", "mean texture", "mean smoothness", "mean concavity", "mean symmetry"]]
+    two, y = X[["mean radius", "mean texture"]], data.target_names[data.target]
+    model, curve = BayesianLogisticRegression().fit(X, y), GaussianProcessClassifier().fit(two, y)
+    proba = cross_val_predict(BayesianLogisticRegression(), X, y, cv=5, method="predict_proba")
+    models = {"line": BayesianLogisticRegression(), "curve": curve, "two Gaussians": LinearDiscriminant()}
+    figure = plt.figure(figsize=(16.5, 8.6), layout="constrained")
+    # Each picture in a figure of its own, so that the names beside one axis do not narrow the others.
+    a, b, c, d, e, f = (part.subplots() for part in figure.subfigures(2, 3, wspace=0.03, hspace=0.04).ravel())
+    plots.coefficients(model, ax=a)
+    plots.effect(model, X, "mean radius", ax=b)
+    plots.decision_surface(curve, two, y, ax=c)
+    plots.reliability(y, proba, ax=d, bins=8)
+    plots.prior_posterior(BayesianLogisticRegression().fit(X[::10], y[::10]), ax=e)
+    plots.evidence(compare(models, two, y, random_state=0), ax=f)
+    save_small(figure, "plots_gallery.png", dpi=80)
+
+
 if __name__ == "__main__":
+    page("plots.md")
+    gallery()
     readme()
     curve_or_line()
     surface()

@@ -1,12 +1,17 @@
 """Settings and fixtures for every test; plain helpers are in ``helpers.py``."""
 
 import os
+import shutil
 from types import ModuleType
 
 import pytest
 from hypothesis import settings
 
 from helpers import SHARED_IS_HERE, WITHOUT_SHARED, load_refload
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+WITHOUT_CHROMIUM = "Chromium is not on this machine (on Debian: apt-get install chromium)"
 
 os.environ.setdefault("MPLBACKEND", "Agg")  # no window, whatever the machine has
 
@@ -20,6 +25,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if not SHARED_IS_HERE and item.get_closest_marker("needs_shared"):
         pytest.skip(WITHOUT_SHARED)
+    if CHROMIUM is None and item.get_closest_marker("browser"):
+        pytest.skip(WITHOUT_CHROMIUM)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The path of the browser."""
+    if CHROMIUM is None:
+        pytest.skip(WITHOUT_CHROMIUM)
+    return CHROMIUM
 
 
 @pytest.fixture(scope="session")
@@ -31,11 +46,13 @@ def refload() -> ModuleType:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what a clone without the reference numbers did not test; a family of cases that is empty counts once."""
-    if SHARED_IS_HERE:
-        return
+    """Say what was left out for want of reference numbers or a browser; an empty family of cases counts once."""
     skipped = terminalreporter.stats.get("skipped", [])
-    left_out = sum(it.nodeid.startswith("tests/reference/") or WITHOUT_SHARED in str(it.longrepr) for it in skipped)
-    if left_out:
-        line = f"At least {left_out} reference tests were left out: {WITHOUT_SHARED}."
+    reference = sum(it.nodeid.startswith("tests/reference/") or WITHOUT_SHARED in str(it.longrepr) for it in skipped)
+    browser = sum(WITHOUT_CHROMIUM in str(it.longrepr) for it in skipped)
+    if reference and not SHARED_IS_HERE:
+        line = f"At least {reference} reference tests were left out: {WITHOUT_SHARED}."
+        terminalreporter.write_line(line, yellow=True)
+    if browser:
+        line = f"{browser} tests of reports in a browser were left out: {WITHOUT_CHROMIUM}."
         terminalreporter.write_line(line, yellow=True)

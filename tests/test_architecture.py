@@ -32,13 +32,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "estimators": MODELS - {"estimators"},
     "comparison": MODELS,
     "plots": MATHS | {"diagnostics"},
-    "persistence": MODELS | {"comparison"},
-    "report": MODELS | {"comparison", "plots", "persistence", "façade"},
-    "cli": MODELS | {"comparison", "plots", "persistence", "report", "façade"},
+    "tables": MODELS | {"comparison"},
+    "persistence": MODELS | {"comparison", "tables"},
+    "export": MODELS | {"comparison", "tables"},
+    "report": MODELS | {"comparison", "plots", "tables", "persistence", "façade"},
+    "cli": MODELS | {"comparison", "plots", "tables", "persistence", "export", "report", "façade"},
 }
 
 # Files that only re-export names for the user; `_version` is a constant that anybody may read.
-FACADE = {"__init__", "averages", "basis", "class_conditionals", "families", "links", "priors", "kernels"}
+FACADE = {"__init__", "__main__", "averages", "basis", "class_conditionals", "families", "links", "priors", "kernels"}
 FREE = {"_version"}
 
 # Which files may mention another package, as prefixes of their path inside src/credibly.
@@ -50,6 +52,12 @@ THIRD_PARTY = {
     "distributed": ("data/dask.py",),
     "pyarrow": ("data/parquet.py", "cli/"),
     "matplotlib": ("plots/",),
+    "arviz": ("export/",),
+    "xarray": ("export/",),
+    "formulaic": ("tables/formula.py",),
+    "jinja2": ("report/",),
+    "typer": ("cli/",),
+    "rich": ("cli/",),
 }
 
 LONGEST_FUNCTION, SHORT_FUNCTION, SHARE_OF_SHORT = 60, 20, 0.9
@@ -82,11 +90,16 @@ def imports_of(path: Path, src: Path) -> list[Import]:
 
 
 def walk(node: ast.AST, at_import_time: bool) -> Iterator[tuple[ast.AST, bool]]:
-    """All nodes below, and whether each runs when the module is imported (functions do not)."""
+    """All nodes below, and whether each runs when the module is imported (functions and types for a checker do not)."""
     for child in ast.iter_child_nodes(node):
-        runs = at_import_time and not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        later = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or for_checkers(child)
+        runs = at_import_time and not later
         yield child, runs
         yield from walk(child, runs)
+
+
+def for_checkers(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
 
 
 def modules(src: Path) -> list[Path]:

@@ -43,26 +43,35 @@ __all__ = [
     "__version__",
     "compare",
     "laplace_approximation",
+    "load",
+    "save",
     "separation",
 ]
 
 
+_LATER = {"load": "credibly.persistence", "save": "credibly.persistence"}  # not needed to fit a model
 _SUBMODULES = {
     "averages",
     "basis",
     "class_conditionals",
     "diagnostics",
     "errors",
+    "export",
     "families",
     "kernels",
     "links",
+    "persistence",
     "plots",
     "priors",
+    "report",
+    "tables",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Submodules that hold public names are imported when they are first asked for."""
+    """Submodules that hold public names, and names of rooms above, are imported when they are first asked for."""
+    if name in _LATER:
+        return getattr(import_module(_LATER[name]), name)
     if name in _SUBMODULES:
         return import_module(f"credibly.{name}")
     raise AttributeError(f"module 'credibly' has no attribute {name!r}")

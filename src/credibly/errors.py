@@ -9,7 +9,9 @@
     │   ├── SingularPriorError (also NotPositiveDefinite)   a prior in data units that vanishes beside the columns
     │   ├── NewClassError                     a label that the model was not built for
     │   ├── NoModeError                       a density has no mode where it was looked for: flat, a saddle, unbounded
-    │   └── CellTypeError (also TypeError)    a cell that is neither a number nor a category
+    │   ├── CellTypeError (also TypeError)    a cell that is neither a number nor a category
+    │   ├── TableError                        a file, a table or a formula that does not give rows and columns
+    │   └── ModelFileError                    a file that holds no model, a damaged one, or one of a newer release
     ├── NotPositiveDefinite (also ValueError, ArithmeticError)   a matrix that must be positive definite is not
     └── NotDefinedError (also AttributeError) the quantity does not exist for this model
         └── NoEvidenceError               … as the evidence of a flat prior
@@ -34,6 +36,7 @@ __all__ = [
     "DataWarning",
     "ImproperPriorError",
     "InputError",
+    "ModelFileError",
     "NewClassError",
     "NoEvidenceError",
     "NoModeError",
@@ -41,6 +44,7 @@ __all__ = [
     "NotPositiveDefinite",
     "SeparationError",
     "SingularPriorError",
+    "TableError",
     "UnreliableWarning",
 ]
 
@@ -74,6 +78,14 @@ class NoModeError(InputError):
     def __init__(self, message: str, direction: NDArray[np.float64] | None = None):
         super().__init__(message)
         self.direction = direction
+
+
+class TableError(InputError):
+    """A file, a table or a formula does not give the rows and columns that a model needs."""
+
+
+class ModelFileError(InputError):
+    """A file holds no model, a damaged one, or one that a newer release has written."""
 
 
 class CellTypeError(InputError, TypeError):

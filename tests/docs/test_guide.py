@@ -1,4 +1,4 @@
-"""Every Python block of the guide runs, warns of nothing, and prints what the guide says it prints."""
+"""Every Python block and command of the guide runs, warns of nothing, and prints what the guide says it prints."""
 
 import os
 import subprocess
@@ -53,6 +53,13 @@ def test_blocks_are_found_with_their_output():
     assert second == ("y\n", 16, None)
 
 
+def test_commands_are_found_with_their_output():
+    body = "$ credibly fit a.csv \\\n    --out b\nnoted\n\nsaved\n$ make demo\n$ credibly show b\n"
+    first, second = guide.examples(f"a\n\n```console\n{body}```\n")
+    assert first == ("credibly fit a.csv \\\n    --out b", 3, "noted\n\nsaved")
+    assert second == ("credibly show b", 9, None)
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
@@ -60,6 +67,8 @@ def test_blocks_are_found_with_their_output():
         ("```python\nimport warnings\nwarnings.warn('careful')\n```\n", "UserWarning: careful"),
         ("```python\nprint(2)\n```\n\n```output\n3\n```\n", "but printed"),
         ("```python\nx = 1\n```\nwords\n```python\nassert x == 2\n```\n", 'page.md", line 6'),
+        ("```console\n$ cat nothing.csv\n```\n", "failed with"),
+        ("words\n```console\n$ make demo\n$ head -c 0 page.md && false\nsomething\n```\n", "page.md:4: stated"),
     ],
 )
 def test_a_wrong_page_fails(tmp_path, text, complaint):
@@ -72,5 +81,6 @@ def test_a_wrong_page_fails(tmp_path, text, complaint):
 
 def test_a_right_page_passes(tmp_path):
     page = tmp_path / "page.md"
-    page.write_text("```python\nx = 1\n```\n\n```python\nprint(x, 2.34567)\n```\n\n```output\n1 2.3...\n```\n")
+    code = "```python\nx = open('file', 'w').write('17')\n```\n\n```python\nprint(x, 2.34567)\n```\n"
+    page.write_text(f"{code}\n```output\n2 2.3...\n```\n\n```console\n$ cat file\n1...\n$ cat file | cat\n```\n")
     assert run(page, tmp_path).returncode == 0

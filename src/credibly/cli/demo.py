@@ -1,10 +1,13 @@
-"""What `make demo` runs: two real data sets, models fitted, compared and certified, in a terminal.
+"""What `make demo` runs: two real data sets, models fitted, compared and certified, in a terminal and as a page.
 
 Breast cancer (two classes) and wine (three classes) ship with scikit-learn; nothing is downloaded.
 """
 
+from __future__ import annotations
+
 import time
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +24,11 @@ from credibly import (
 )
 from credibly.diagnostics import brier_score, calibration_error, log_score
 from credibly.numerics.arrays import AnyArray, Array
+from credibly.report import About
+from credibly.tables import Choices, TableModel, compare_table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN = 4  # predictions printed
 
@@ -60,12 +68,10 @@ def fit(model: Any, split: Split) -> Any:
     return model
 
 
-def named(X: Array, columns: list[str]) -> Any:
-    """A data frame where pandas is installed, so that tables carry names; else the array."""
-    try:
-        import pandas as pd
-    except ImportError:
-        return X
+def named(X: Array, columns: list[str]) -> pd.DataFrame:
+    """A data frame, so that tables carry the names of the columns."""
+    import pandas as pd
+
     return pd.DataFrame(X, columns=columns)
 
 
@@ -230,7 +236,25 @@ def forgetting(split: Split) -> None:
     print(f"learnt again: {model.add_class(split.y[last][0], X[last]).classes_.tolist()}.")
 
 
-def main() -> None:
+def written(split: Split, out: Path) -> None:
+    """A report of all rows: one page to open in a browser."""
+    frame = named(np.vstack([split.X, split.X_held]), split.columns)
+    frame["diagnosis"] = np.concatenate([split.y, split.y_held])
+    model = TableModel.fit(BayesianLogisticRegression(inference="auto"), frame, "diagnosis")
+    models = {
+        "logit": BayesianLogisticRegression(),
+        "probit": BayesianProbitRegression(),
+        "Gaussian classes": QuadraticDiscriminant(),
+        "naive Bayes": NaiveBayes(features="gaussian"),
+    }
+    found = compare_table(models, frame, "diagnosis", Choices(), random_state=0)
+    about = About(title="Which tumours are malignant?", comparison=found.comparison, command="credibly demo")
+    page = model.report(frame, out, about)
+    print(page.headline)
+    print(f"The whole story, with pictures: open {out} in a browser.")
+
+
+def main(out: Path = Path("demo-report.html")) -> None:
     """Two data sets: fit, compare, certify, decide; and what models of the columns can do besides."""
     cancer = load("breast cancer", 10)
     headline(f"Two classes: {cancer.name}, {len(cancer.y)} rows, {len(cancer.columns)} columns")
@@ -266,6 +290,5 @@ def main() -> None:
     headline("Rows to be erased, classes to be added: no refit")
     forgetting(wine)
 
-
-if __name__ == "__main__":
-    main()
+    headline("A page for people")
+    written(cancer, out)

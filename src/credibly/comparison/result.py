@@ -55,6 +55,16 @@ class Comparison:
         The columns of `to_frame`, row by row, best first.
     notes : list of str
         What warnings and unreliable numbers said.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from credibly import BayesianLogisticRegression, compare
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> models = {name: BayesianLogisticRegression(prior=name) for name in ("empirical", "ard")}
+    >>> found = compare(models, X[:, :2], y, random_state=0)
+    >>> found.best_, list(found.models_), found.average().predict(X[:2, :2])
+    ('ard', ['ard', 'empirical'], array([0, 0]))
     """
 
     by: str
@@ -135,7 +145,7 @@ class Comparison:
         return ModelAverage(self.given, by=self.by, weights=weights).keep(parts, self.classes_)
 
     def plot(self, ax: Any = None) -> Any:
-        """Bars of the log evidence (or what else models are ranked by) from that of the best, with error bars.
+        """Bars of the log evidence (or what else models are ranked by) from that of the best: `plots.evidence`.
 
         Parameters
         ----------
@@ -146,15 +156,9 @@ class Comparison:
         -------
         matplotlib Axes
         """
-        from credibly.plots.comparison import ranked_bars
+        from credibly.plots.comparison import evidence
 
-        shown = [row for row in self.rows if not np.isnan(row.score(self.by))]
-        scores = np.array([row.score(self.by) for row in shown])
-        se = np.array([NAN if self.by in SCORES else row.evidence.se for row in shown])
-        what = SCORES.get(self.by, "log evidence")
-        return ranked_bars(
-            [_marked(row) for row in shown], scores - scores.max(), se, f"{what}, from that of the best", ax
-        )
+        return evidence(self, ax)
 
     # --- text --------------------------------------------------------------------------------------------------
 

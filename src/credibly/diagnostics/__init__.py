@@ -2,12 +2,13 @@
 
 from credibly.diagnostics.calibration import (
     CalibrationTest,
-    ReliabilityCurve,
     calibration_error,
     calibration_test,
     randomised_pit,
     reliability_curve,
 )
+from credibly.diagnostics.curves import PrecisionRecallCurve, ROCCurve, precision_recall_curve, roc_curve
+from credibly.diagnostics.reliability import ReliabilityCurve
 from credibly.diagnostics.scores import (
     AUC,
     BrierDecomposition,
@@ -26,6 +27,8 @@ __all__ = [
     "BrierDecomposition",
     "CalibrationTest",
     "Coverage",
+    "PrecisionRecallCurve",
+    "ROCCurve",
     "RankHistogram",
     "ReliabilityCurve",
     "SBCRow",
@@ -38,8 +41,10 @@ __all__ = [
     "calibration_error",
     "calibration_test",
     "log_score",
+    "precision_recall_curve",
     "randomised_pit",
     "reliability_curve",
+    "roc_curve",
     "sbc",
     "separation",
     "uncertainty_split",

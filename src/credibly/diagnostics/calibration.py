@@ -11,7 +11,6 @@ n_b     how many rows a bin has                                           (B,)
 ======  ================================================================  ====
 """
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +32,11 @@ from credibly.diagnostics.inputs import (
     read,
     wilson_interval,
 )
+from credibly.diagnostics.reliability import ReliabilityCurve
 from credibly.errors import InputError
 from credibly.numerics.arrays import Array
 
 NORMS = ("l1", "squared")
-TABLE_ROWS = 12  # of a curve that are printed
 
 
 def calibration_error(  # noqa: PLR0913 -- a user's choices, by name
@@ -106,51 +105,6 @@ def calibration_error(  # noqa: PLR0913 -- a user's choices, by name
         check_pairs(groups)
         parts = parts - groups.variance_of_mean(events.happened - events.proba)
     return float(groups.count @ parts / groups.count.sum())
-
-
-@dataclass(frozen=True)
-class ReliabilityCurve:
-    """What was said and what happened, bin by bin; every array is (B,), in the order of the probabilities.
-
-    Attributes
-    ----------
-    predicted : mean probability
-    observed : relative frequency
-    count : rows
-    low, high : interval of the frequency that rows of the bin would have in the long run (Wilson)
-    band_low, band_high : where `observed` lies, with probability `level` or more, if the probabilities are right
-    level : float
-    what : str
-        Which probability is looked at.
-    """
-
-    predicted: Array
-    observed: Array
-    count: Array
-    low: Array
-    high: Array
-    band_low: Array
-    band_high: Array
-    level: float
-    what: str
-
-    @property
-    def inside(self) -> Array:
-        """Whether each bin's frequency is in its consistency band."""
-        return np.asarray((self.band_low <= self.observed) & (self.observed <= self.band_high))
-
-    def __str__(self) -> str:
-        lines = [
-            f"{self.what}: {int(self.inside.sum())} of {len(self.count)} bins inside the {self.level:.0%} band",
-            f"{'predicted':>10}{'observed':>10}{'low':>8}{'high':>8}{'band':>16}{'rows':>8}",
-        ]
-        for p, o, a, b, c, d, n in zip(*self._columns(), strict=True):
-            lines.append(f"{p:10.3f}{o:10.3f}{a:8.3f}{b:8.3f}{f'{c:.3f} … {d:.3f}':>16}{int(n):8d}")
-        hidden = len(self.count) - TABLE_ROWS
-        return "\n".join(lines[: TABLE_ROWS + 2] + ([f"… and {hidden} more"] if hidden > 0 else []))
-
-    def _columns(self) -> list[Array]:
-        return [self.predicted, self.observed, self.low, self.high, self.band_low, self.band_high, self.count]
 
 
 def reliability_curve(  # noqa: PLR0913 -- a user's choices, by name
@@ -251,7 +205,13 @@ def number_of_events(p: Array) -> Array:
 
 
 class CalibrationTest(NamedTuple):
-    """A test of the statement that the probabilities are right."""
+    """A test of the statement that the probabilities are right.
+
+    Examples
+    --------
+    >>> calibration_test([0, 0, 1, 1], [0.9, 0.8, 0.1, 0.3]).pvalue < 1e-4
+    True
+    """
 
     statistic: float
     df: float  # NaN for a normal statistic

@@ -51,6 +51,12 @@ class Separation:
         apart.
     direction : (D,) float array, for K > 2 classes (K, D)
         Weights in the units of the table, the intercept last. No gap is negative along it.
+
+    Examples
+    --------
+    >>> found = separation([[1.0], [2.0], [3.0], [4.0]], ["no", "no", "yes", "yes"])
+    >>> bool(found), found.kind, found.columns, found.rows
+    (True, 'complete', [0], array([0, 1, 2, 3]))
     """
 
     kind: str

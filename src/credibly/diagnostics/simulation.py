@@ -37,6 +37,19 @@ class Simulator(NamedTuple):
 
     Any quantities will do, also such that depend on the data: the log likelihood finds a posterior that has not looked
     at them, which parameters alone do not (Modrák et al. 2023).
+
+    Examples
+    --------
+    A coin with a uniform prior, ten throws, and the posterior Beta(1 + heads, 11 - heads):
+
+    >>> def throw(rng):
+    ...     p = rng.random()
+    ...     return np.array([p]), rng.binomial(10, p)
+    >>> def learn(rng, heads, size):
+    ...     return rng.beta(1 + heads, 11 - heads, size=(size, 1))
+    >>> coin = Simulator(simulate=throw, posterior=learn, names=["p"])
+    >>> sbc(coin, replicates=200, random_state=0).suspects()
+    []
     """
 
     simulate: Callable[[np.random.Generator], tuple[Array, Any]]  # rng → true quantities (M,), and data
@@ -45,7 +58,13 @@ class Simulator(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How often intervals held the true value."""
+    """How often intervals held the true value.
+
+    Examples
+    --------
+    >>> SBC(np.arange(10)[:, None], draws=9, names=["p"]).coverage(0.8).observed  # one rank of each
+    array([0.8])
+    """
 
     observed: Array  # (M,), shares of the replicates
     expected: float  # of a right posterior: the level, as near as ranks come to it
@@ -54,7 +73,13 @@ class Coverage(NamedTuple):
 
 
 class RankHistogram(NamedTuple):
-    """How many ranks fell into each bin."""
+    """How many ranks fell into each bin.
+
+    Examples
+    --------
+    >>> SBC(np.arange(10)[:, None], draws=9, names=["p"]).histogram(bins=5).counts.ravel()
+    array([2, 2, 2, 2, 2])
+    """
 
     counts: Codes  # (B, M)
     expected: Array  # (B,)
@@ -63,7 +88,16 @@ class RankHistogram(NamedTuple):
 
 
 class SBCRow(NamedTuple):
-    """What the ranks of one quantity say."""
+    """What the ranks of one quantity say.
+
+    Examples
+    --------
+    True values in the tails of every posterior, so that intervals are too narrow:
+
+    >>> row = SBC(np.array([[0], [99]] * 20), draws=99, names=["p"]).table[0]
+    >>> row.name, row.shift, row.spread > 5, row.coverage
+    ('p', 0.0, True, 0.0)
+    """
 
     name: str
     shift: float  # in standard errors; positive: true values lie above the posterior
@@ -84,6 +118,13 @@ class SBC:
         How many draws each rank is among.
     names : list of str
         Of the quantities.
+
+    Examples
+    --------
+    Ranks that are all low: posteriors lie above the true values.
+
+    >>> SBC(np.array([[0], [1], [2], [3], [2], [1]] * 5), draws=9, names=["p"]).suspects()
+    ['p']
     """
 
     ranks: Codes

@@ -14,6 +14,7 @@ from credibly.data.threads import blas_threads
 from credibly.errors import InputError, NoEvidenceError
 from credibly.estimators.certificate import Certificate
 from credibly.estimators.certified_function import certify_function
+from credibly.estimators.exporting import DrawsMixin
 from credibly.estimators.gaussian_process_plan import Plan
 from credibly.estimators.gaussian_process_summary import at_bounds, hyperparameter_table, log_deviations
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
@@ -30,7 +31,7 @@ from credibly.numerics.newton import Status
 DOUBTFUL_GAP = 0.05  # between averaged probabilities and shares of classes
 
 
-class GaussianProcessResults(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, BaseEstimator):
+class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, BaseEstimator):
     """Everything that can be asked after `fit`; the subclass learns."""
 
     label_noise: Any

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from credibly.data.source import Block, MemoryRows
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError, NoEvidenceError, NotDefinedError
+from credibly.estimators.exporting import ExportMixin
 from credibly.estimators.generative_base import GenerativeLearning
 from credibly.estimators.generative_learning import in_long_blocks, refuse_completed
 from credibly.estimators.partial_labels import read_partial_labels
@@ -39,7 +40,7 @@ def at_least_one(value: Any, argument: str) -> None:
         raise InputError(f"{argument} must be a whole number of at least 1; got {value!r}.")
 
 
-class GenerativeClassifierBase(ProbabilityMixin, GenerativeLearning):
+class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning):
     """Predictions and numbers of a generative model."""
 
     # --- prediction --------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
 from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
 from credibly.estimators.drift import Drift
+from credibly.estimators.exporting import ExportMixin
 from credibly.estimators.learning import check_prior
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search, posterior_of
 from credibly.estimators.summary import Summary, weight_columns
@@ -55,7 +56,7 @@ def only(value: object, allowed: dict[str, Any], argument: str) -> Any:
     raise InputError(f"{argument} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
 
 
-class LinearModel(BaseEstimator):
+class LinearModel(ExportMixin, BaseEstimator):
     """From clean rows to fitted attributes; subclasses read what a user gives and choose the likelihood."""
 
     prior: PriorChoice

@@ -10,13 +10,15 @@ from numpy.typing import ArrayLike
 
 from credibly.decisions import REJECT, least_cost
 from credibly.errors import InputError
+from credibly.estimators.formulas import FormulaMixin
+from credibly.estimators.reporting import ReportMixin
 from credibly.estimators.validation import read_labels
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import AnyArray, Array
 
 
-class ProbabilityMixin:
+class ProbabilityMixin(FormulaMixin, ReportMixin):
     """Labels, probabilities and decisions from `predict_log_proba` and `classes_`."""
 
     classes_: AnyArray

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, issparse
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -75,6 +75,11 @@ def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+def unfitted(estimator: BaseEstimator) -> Any:
+    """The same choices, nothing learnt."""
+    return clone(estimator)
 
 
 def check_limits(estimator: Any) -> None:

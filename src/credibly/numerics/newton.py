@@ -29,7 +29,15 @@ HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
 
 
 class Status(Enum):
-    """How an iteration ended; the value is a sentence for a person."""
+    """How an iteration ended; the value is a sentence for a person.
+
+    Examples
+    --------
+    >>> from credibly import BayesianLogisticRegression
+    >>> model = BayesianLogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> model.status_ is Status.CONVERGED, model.status_.value
+    (True, 'Converged.')
+    """
 
     CONVERGED = "Converged."
     CURVATURE_REPLACED = (

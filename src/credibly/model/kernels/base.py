@@ -42,6 +42,16 @@ class Kernel(Adjustable, ABC):
     `Constant`. To write one, make a frozen dataclass with three methods and list its hyperparameters in `numbers`
     (CONTRIBUTING.md has a skeleton); set `positive_definite` if the equation is known to be so, otherwise the
     classifier checks the matrix.
+
+    Examples
+    --------
+    >>> from credibly.kernels import RBF
+    >>> kernel = 2.0 * RBF(length_scale=0.5)
+    >>> kernel(np.array([[0.0], [1.0]])).round(3)
+    array([[2.   , 0.271],
+           [0.271, 2.   ]])
+    >>> kernel.with_theta(np.log([1.0, 0.5])).diag(np.zeros((1, 1)))
+    array([1.])
     """
 
     positive_definite: ClassVar[bool] = False

@@ -70,7 +70,14 @@ Prior: TypeAlias = LogNormal | Sequence[LogNormal | None] | None
 
 
 class Number(NamedTuple):
-    """A hyperparameter that a kernel declares: the fields ``<name>``, ``<name>_bounds`` and ``<name>_prior``."""
+    """A hyperparameter that a kernel declares: the fields ``<name>``, ``<name>_bounds`` and ``<name>_prior``.
+
+    Examples
+    --------
+    >>> from credibly.kernels import RBF
+    >>> RBF.numbers
+    (Number(name='length_scale', per_column=True, may_vanish=False),)
+    """
 
     name: str
     per_column: bool = False  # may be a sequence with one value for each column

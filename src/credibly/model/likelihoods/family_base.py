@@ -40,6 +40,13 @@ class Family(ABC):
     Class attributes: `links` are the names of the links that make sense, `default_link` is canonical unless
     `natural_slope`, its dη/df, is None; `concave_powers` is the range of exponents p (0 for the logarithm) for which
     log p(y | f) with the link f = μᵖ is concave for every y; `mean_range` is the open interval of means.
+
+    Examples
+    --------
+    >>> from credibly.families import Gamma
+    >>> family: Family = Gamma()
+    >>> family.name, family.default_link.name, family.variance(np.array([1.0, 3.0]))
+    ('gamma', 'inverse', array([1., 9.]))
     """
 
     name: ClassVar[str]

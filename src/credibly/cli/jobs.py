@@ -1,0 +1,121 @@
+"""What the commands do, between reading a table and saying what was found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from credibly import NaiveBayes
+from credibly.cli.families import column_families
+from credibly.cli.models import AUTO, Options, Size, candidates, make_model
+from credibly.cli.progress import busy
+from credibly.cli.reading import Table
+from credibly.errors import TableError
+from credibly.persistence import load
+from credibly.report import About, Report, Settings
+from credibly.tables import Choices, FormulaDesign, TableComparison, TableModel, compare_table
+from credibly.tables.columns import choose
+from credibly.tables.formula import target_of
+from credibly.tables.target import as_array, labelled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+
+class Task(NamedTuple):
+    """A table and what is asked of it."""
+
+    table: Table
+    target: str | None
+    choices: Choices
+    options: Options
+    seed: int | None = None
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The rows."""
+        return self.table.frame
+
+    @property
+    def named_target(self) -> str:
+        """The target, which a formula may name."""
+        named = target_of(self.choices.formula) if self.choices.formula else None
+        target = self.target if named is None else named
+        if target is None:
+            raise TableError(
+                f"Name the target, the column that holds the class: --target NAME. The table has "
+                f"{', '.join(map(str, list(self.frame.columns)[:20]))}."
+            )
+        return target
+
+    @property
+    def size(self) -> Size:
+        """What the choice of models depends on."""
+        target = self.named_target
+        known = labelled(self.frame, target)
+        if self.choices.formula is not None:
+            inputs = FormulaDesign.of(self.choices.formula, known.frame).sources
+        else:
+            used = choose(known.frame, target, self.choices.features, self.choices.exclude)
+            inputs = tuple(column.name for column in used.columns)
+        gaps = self.choices.missing == "refuse" and bool(known.frame[list(inputs)].isna().to_numpy().any())
+        return Size(len(known.y), known.y.nunique(), gaps)
+
+
+def fit(task: Task, name: str) -> tuple[TableModel, TableComparison | None]:
+    """The model of a name; of "auto", the best one and the comparison that says so."""
+    if name == AUTO:
+        found = compare(task, None, by="evidence")
+        return found.best, found
+    estimator = _suited(make_model(name, task.options), task)
+    with busy(f"fitting {name} to {len(task.frame):,} rows"):
+        return TableModel.fit(estimator, task.frame, task.named_target, task.choices), None
+
+
+def _suited(estimator: Any, task: Task) -> Any:
+    """Naive Bayes with densities that suit the columns; others as they are."""
+    if not isinstance(estimator, NaiveBayes) or task.choices.formula is not None:
+        return estimator
+    known = labelled(task.frame, task.named_target)
+    used = choose(known.frame, task.named_target, task.choices.features, task.choices.exclude)
+    return estimator.set_params(features=column_families(known.frame, used.columns, as_array(known.y)) or "auto")
+
+
+def compare(task: Task, names: str | None, by: str) -> TableComparison:
+    """Models side by side."""
+    models = {name: _suited(one, task) for name, one in candidates(names, task.options, task.size).items()}
+    return compare_table(models, task.frame, task.named_target, task.choices, by=by, random_state=task.seed)
+
+
+def load_model(path: Path) -> TableModel:
+    """A model that knows its columns."""
+    model: Any = load(path)
+    if not isinstance(model, TableModel):
+        raise TableError(
+            f"{path} holds a {type(model).__name__} that was saved from Python, without the way a table becomes its "
+            "columns. Use credibly.load in Python, or fit with 'credibly fit'."
+        )
+    return model
+
+
+class Page(NamedTuple):
+    """Where a report goes, and what is written above and below it."""
+
+    out: Path
+    overwrite: bool
+    title: str | None
+    level: float
+    command: str
+
+
+def write_report(task: Task, model: TableModel, found: TableComparison | None, page: Page) -> Report:
+    """A report of a model and its table."""
+    about = About(
+        title=page.title,
+        notes=task.table.notes,
+        command=page.command,
+        comparison=None if found is None else found.comparison,
+    )
+    settings = Settings(page.level, task.seed, overwrite=page.overwrite)
+    return model.report(task.frame, page.out, about, settings)

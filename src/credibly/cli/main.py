@@ -1,0 +1,233 @@
+"""The command: parse, call one function, print."""
+
+import contextlib
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from credibly import __version__
+from credibly.cli import jobs
+from credibly.cli import options as o
+from credibly.cli.jobs import Page, Task
+from credibly.cli.models import Options, split_names
+from credibly.cli.progress import bar, busy
+from credibly.cli.reading import ReadOptions, Table, read_table
+from credibly.cli.shell import Outcome, add_command
+from credibly.cli.text import describe_columns, fit_text
+from credibly.data.files import check_name
+from credibly.persistence import header, save
+from credibly.tables import Choices, TableModel
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Classification with honest probabilities, from a table to an answer with its uncertainty.",
+)
+
+
+def run() -> None:
+    """Where the command `credibly` begins."""
+    app()
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"credibly {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Classification with honest probabilities: fit, predict, compare, certify, report."""
+
+
+@add_command(app, "demo")
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the report goes.")] = Path("demo-report.html"),
+) -> Outcome:
+    """Fit, compare and certify models of bundled data; print what they say, and write a report."""
+    from credibly.cli.demo import main as run_demo
+
+    run_demo(out)
+    return Outcome({"out": out}, "")
+
+
+@add_command(app, "fit")
+def fit(
+    data: o.Data,
+    model: o.ModelName = "logistic",
+    asked: o.Asked = o.Asked(),
+    level: o.Level = 0.9,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the model here (model.credibly).")] = None,
+    force: o.Force = False,
+    reading: o.Reading = o.Reading(),
+) -> Outcome:
+    """Learn a model from a table; print what was learnt, and save it."""
+    _check_out(out, force)
+    table = _read(data, reading)
+    task = _task(table, asked)
+    fitted, found = jobs.fit(task, model)
+    if out is not None:
+        save(fitted, out, overwrite=force)
+    return Outcome(_learnt(fitted, level) | {"out": out}, fit_text(fitted, table, found, level, out))
+
+
+@add_command(app, "predict")
+def predict(
+    model: o.ModelFile,
+    data: o.Data,
+    out: Annotated[str, typer.Option("--out", "-o", help=".csv, .csv.gz or .parquet; '-' prints CSV.")] = "-",
+    level: o.Level = 0.9,
+    keep: Annotated[str | None, typer.Option("--keep", help="Columns to copy from the table (an id).")] = None,
+    force: o.Force = False,
+    reading: o.Reading = o.Reading(),
+) -> Outcome:
+    """Predict every row of a table: probabilities with intervals, in the order of the rows."""
+    from credibly.cli.predicting import Output, predict_file
+
+    fitted = jobs.load_model(model)
+    kept = split_names(keep) if keep else []
+    done = predict_file(fitted, data, _read_options(reading), Output(out, force, level, kept))
+    return Outcome({**done.result, "out": out}, "" if out == "-" else done.text)
+
+
+@add_command(app, "compare")
+def compare(
+    data: o.Data,
+    models: o.ModelNames = None,
+    by: Annotated[str, typer.Option("--by", help="evidence, loo, bic, prequential or joint_evidence.")] = "evidence",
+    asked: o.Asked = o.Asked(),
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Save the best model here.")] = None,
+    force: o.Force = False,
+    reading: o.Reading = o.Reading(),
+) -> Outcome:
+    """Rank models of a table: by log evidence, with everything else they are measured by."""
+    _check_out(out, force)
+    table = _read(data, reading)
+    task = _task(table, asked)
+    found = jobs.compare(task, models, by)
+    if out is not None:
+        save(found.best, out, overwrite=force)
+    ranked = found.comparison.to_frame().reset_index().to_dict(orient="records")
+    notes = [*table.notes, *found.best.notes]
+    result = {"by": by, "best": found.comparison.best_, "table": ranked, "notes": [*notes, *found.comparison.notes]}
+    saved = [] if out is None else [f"The best model is saved to {out}."]
+    return Outcome(result | {"out": out}, "\n".join([*notes, str(found.comparison), *saved]))
+
+
+@add_command(app, "certify")
+def certify(
+    model: o.ModelFile,
+    data: o.Data,
+    draws: Annotated[int | None, typer.Option("--draws", help="Posterior draws; default: enough.")] = None,
+    seed: o.Seed = None,
+    reading: o.Reading = o.Reading(),
+) -> Outcome:
+    """How far a model's approximation can be trusted, on the table that it was fitted on."""
+    fitted = jobs.load_model(model)
+    table = _read(data, reading)
+    with busy("drawing from the posterior"):
+        found = fitted.certify(table.frame, draws=draws, random_state=seed)
+    names = ("khat", "reliable", "verdict", "ess", "draws", "shift", "widening")
+    result: dict[str, Any] = {name: getattr(found, name) for name in names}
+    if found.reliable:
+        result |= {"log_evidence": found.log_evidence, "log_evidence_se": found.log_evidence_se}
+    return Outcome(result, str(found))
+
+
+@add_command(app, "report")
+def report(
+    data: o.Data,
+    model: o.ModelName = "logistic",
+    asked: o.Asked = o.Asked(),
+    compared: Annotated[bool, typer.Option("--compare/--no-compare", help="Other models beside it.")] = True,
+    title: Annotated[str | None, typer.Option("--title", help="Of the page.")] = None,
+    level: o.Level = 0.9,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("report.html"),
+    force: o.Force = False,
+    reading: o.Reading = o.Reading(),
+) -> Outcome:
+    """One HTML page for people: the answer in words, pictures, calibration, certificate, how to reproduce it."""
+    _check_out(out, force)
+    table = _read(data, reading)
+    task = _task(table, asked)
+    fitted, found = jobs.fit(task, model)
+    if found is None and compared:
+        found = jobs.compare(task, None, "evidence")
+    page = jobs.write_report(
+        task, fitted, found, Page(out, force, title, level, shlex.join(["credibly", *sys.argv[1:]]))
+    )
+    return Outcome({"out": out, "headline": page.headline}, f"{page.headline}\nWritten to {out}.")
+
+
+@add_command(app, "show")
+def show(model: o.ModelFile, level: o.Level = 0.9) -> Outcome:
+    """What a saved model is: its columns, its table of weights, and what it was learnt from."""
+    about = header(model)
+    fitted = jobs.load_model(model)
+    text = [
+        f"{model}: {type(fitted.model).__name__}, target {fitted.target}, classes {fitted.classes_.tolist()}",
+        f"Learnt from {fitted.data.rows:,} rows, {fitted.data.columns} columns, SHA-256 {fitted.data.sha256[:16]}…",
+        *describe_columns(fitted),
+        *fitted.notes,
+        str(fitted.summary(level)),
+    ]
+    return Outcome({"header": about, **_learnt(fitted, level)}, "\n".join(text))
+
+
+# --- pieces --------------------------------------------------------------------------------------------------------
+
+
+def _read_options(reading: o.Reading) -> ReadOptions:
+    tab = reading.delimiter in ("tab", "\\t")
+    return ReadOptions("\t" if tab else reading.delimiter, reading.encoding, reading.decimal)
+
+
+def _read(data: str, reading: o.Reading) -> Table:
+    with bar(f"reading {Path(data).name}") as told:
+        return read_table(data, options=_read_options(reading), progress=told)
+
+
+def _task(table: Table, asked: o.Asked) -> Task:
+    features = split_names(asked.features) if asked.features else None
+    exclude = split_names(asked.exclude) if asked.exclude else ()
+    choices = Choices(features, exclude, asked.missing, asked.formula)
+    return Task(table, asked.target, choices, Options(asked.prior, asked.inference, asked.label_noise), asked.seed)
+
+
+def _check_out(out: Path | None, force: bool) -> None:
+    """Before any work: a name that cannot be written to is told at once."""
+    if out is not None:
+        check_name(out, overwrite=force)
+
+
+def _learnt(fitted: TableModel, level: float) -> dict[str, Any]:
+    model = fitted.model
+    found: dict[str, Any] = {
+        "model": type(model).__name__,
+        "target": fitted.target,
+        "classes": fitted.classes_,
+        "columns": list(fitted.design.sources),
+        "features": list(fitted.design.names),
+        "rows": fitted.data.rows,
+        "sha256": fitted.data.sha256,
+        "notes": list(fitted.notes),
+        "status": model.status_.value if hasattr(model, "status_") else None,
+    }
+    for name in ("log_evidence_", "log_likelihood_", "bic_"):
+        with contextlib.suppress(AttributeError):  # a flat prior has no evidence, a Gaussian process no BIC
+            found[name.rstrip("_")] = getattr(model, name)
+    with contextlib.suppress(AttributeError):
+        frame = fitted.summary(level).to_frame()
+        found["summary"] = frame.reset_index(names=frame.index.names if frame.index.nlevels > 1 else "name").to_dict(
+            orient="records"
+        )
+    return found

@@ -1,0 +1,150 @@
+"""What every command does alike: options, one line per error, notes for warnings, JSON or text, exit codes."""
+
+import functools
+import inspect
+import json
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, redirect_stdout
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import numpy as np
+import typer
+
+from credibly.errors import CrediblyError
+
+DONE, UNEXPECTED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+class Outcome(NamedTuple):
+    """What a command found: once for scripts, once for people."""
+
+    result: dict[str, Any]
+    text: str
+
+
+class Call(NamedTuple):
+    """A command as it was called."""
+
+    name: str
+    inputs: dict[str, Any]
+    as_json: bool
+    debug: bool
+
+
+def add_command(app: typer.Typer, name: str) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
+    """Register a function as a command with --json and --debug; it returns an `Outcome`.
+
+    A parameter whose type is a NamedTuple stands for all its fields: each becomes an option of its own.
+    """
+
+    def register(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
+        parameters = list(inspect.signature(function).parameters.values())
+        groups = {it.name: it.annotation for it in parameters if hasattr(it.annotation, "_fields")}
+
+        @functools.wraps(function)
+        def command(**given: Any) -> None:
+            as_json, debug = given.pop("json"), given.pop("debug")
+            inputs = {option: plain(value) for option, value in given.items() if value not in (None, False)}
+            for group, kind in groups.items():
+                given[group] = kind(**{field: given.pop(field) for field in kind._fields})
+            raise typer.Exit(run_command(lambda: function(**given), Call(name, inputs, as_json, debug)))
+
+        options = [option for it in parameters for option in _options(it)]
+        options += [_option("json", Json, False), _option("debug", Debug, False)]
+        command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
+        command.__annotations__ = {it.name: it.annotation for it in options}
+        app.command(name)(command)
+        return function
+
+    return register
+
+
+def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    kind = parameter.annotation
+    if not hasattr(kind, "_fields"):
+        return [_option(parameter.name, kind, parameter.default)]
+    hints = get_type_hints(kind, include_extras=True)
+    return [_option(field, hints[field], kind._field_defaults[field]) for field in kind._fields]
+
+
+def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def run_command(function: Callable[[], Outcome], call: Call) -> int:
+    """Run a command, print what it found or why not, and return the exit code."""
+    try:
+        # With --json standard output holds one object only: whatever a command prints meanwhile goes beside it.
+        aside = redirect_stdout(sys.stderr) if call.as_json else nullcontext()
+        with aside, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            outcome = function()
+        said = list(dict.fromkeys(str(one.message) for one in caught if _concerns_user(one)))
+        _print(outcome, said, call)
+    except KeyboardInterrupt:
+        return _fail("Interrupted. Nothing was written under a final name.", INTERRUPTED, call)
+    except BrokenPipeError:  # the reader of a pipe has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return DONE
+    except (CrediblyError, OSError) as error:
+        return _fail(_one_line(error), BAD_INPUT, call)
+    except ImportError as error:
+        return _fail(f"{error}. Everything the command needs: pip install 'credibly[cli]'.", BAD_INPUT, call)
+    except Exception as error:  # whatever it is, the user sees one line, and --debug the rest
+        what = f"Unexpected {type(error).__name__}: {_one_line(error)}"
+        return _fail(f"{what} (a fault of credibly; --debug shows where).", UNEXPECTED, call)
+    return DONE
+
+
+def _concerns_user(one: warnings.WarningMessage) -> bool:
+    return not issubclass(one.category, DeprecationWarning | PendingDeprecationWarning | ResourceWarning)
+
+
+def _one_line(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename}: " if error.filename else ""
+        return f"{where}{error.strerror}."
+    return " ".join(str(error).split())
+
+
+def _fail(message: str, code: int, call: Call) -> int:
+    if call.debug:
+        traceback.print_exc()
+    if call.as_json:
+        print(json.dumps({"command": call.name, "inputs": call.inputs, "error": message}, ensure_ascii=False))
+    print(f"credibly {call.name}: {message}", file=sys.stderr)
+    return code
+
+
+def _print(outcome: Outcome, said: list[str], call: Call) -> None:
+    if call.as_json:
+        result = plain(outcome.result) | ({"warnings": said} if said else {})
+        print(json.dumps({"command": call.name, "inputs": call.inputs, "result": result}, ensure_ascii=False))
+        return
+    for note in said:
+        print(f"note: {note}", file=sys.stderr)
+    if outcome.text:
+        print(outcome.text)
+    sys.stdout.flush()
+
+
+def plain(value: Any) -> Any:
+    """What JSON can hold: numbers that are not finite become null."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(one) for one in value]
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, float):
+        return value if np.isfinite(value) else None
+    return value if isinstance(value, bool | int | str | None) else str(value)

@@ -1,0 +1,56 @@
+"""What commands say: sentences and small tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from credibly.tables import ColumnsDesign, TableModel
+from credibly.tables.columns import shortened
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pandas as pd
+
+    from credibly.cli.reading import Table
+    from credibly.tables import TableComparison
+
+MOST_NAMES = 12
+
+
+def fit_text(model: TableModel, table: Table, found: TableComparison | None, level: float, out: Path | None) -> str:
+    """What was read, what was learnt, where it went."""
+    lines = [
+        *table.notes,
+        describe_target(model.target, table.frame[model.target]),
+        *describe_columns(model),
+        *model.notes,
+    ]
+    if found is not None:
+        best = found.comparison.best_
+        lines += ["", str(found.comparison), "", f"auto: this is {best}, which comes first.", ""]
+    lines.append(str(model.summary(level)))
+    if out is None:
+        lines.append("Not saved: --out model.credibly keeps the model.")
+    else:
+        lines.append(f"Saved to {out}. Next: credibly predict {out} NEW.csv --out predictions.csv")
+    return "\n".join(lines)
+
+
+def describe_target(target: str, values: pd.Series) -> str:
+    """The classes and how many rows each has."""
+    counts = values.value_counts(sort=False).sort_index()
+    return f"Target {target}: {shortened([f'{label} ({count:,})' for label, count in counts.items()], MOST_NAMES)}."
+
+
+def describe_columns(model: TableModel) -> list[str]:
+    """Which columns a model reads, and as what."""
+    design = model.design
+    if not isinstance(design, ColumnsDesign):
+        return [f"Formula: {design.formula}", f"Columns: {shortened(design.names, MOST_NAMES)}."]
+    said = []
+    for kind, word in (("number", "Numbers"), ("flag", "Yes/no")):
+        names = [column.name for column in design.columns if column.kind == kind]
+        said += [f"{word}: {shortened(names, MOST_NAMES)}."] if names else []
+    levels = [f"{it.name} ({shortened(it.levels, 6)})" for it in design.columns if it.kind == "category"]
+    return said + ([f"Categories: {shortened(levels, MOST_NAMES)}."] if levels else [])

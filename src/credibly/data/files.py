@@ -1,0 +1,86 @@
+"""Files that appear under their name whole, or not at all."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from credibly.errors import InputError
+
+
+@contextmanager
+def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> Iterator[Path]:
+    """A temporary file beside `path` to write to; it takes the name when the block ends well, and is removed otherwise.
+
+    Parameters
+    ----------
+    path : path
+        The final name; its folder must exist.
+    overwrite : bool, default True
+        False: refuse a name that is taken, before anything is written and again at the end.
+
+    Yields
+    ------
+    Path
+        To be opened and closed by the block, which may also replace it.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> final = pathlib.Path(tempfile.mkdtemp(), "answer.txt")
+    >>> with written_whole(final) as part:
+    ...     _ = part.write_text("42")
+    ...     print(final.exists())
+    False
+    >>> final.read_text()
+    '42'
+    """
+    final = Path(path)
+    check_name(final, overwrite)
+    handle, name = tempfile.mkstemp(prefix=f".{final.name[:100]}.", suffix=".part", dir=final.parent)
+    os.close(handle)
+    part = Path(name)
+    try:
+        yield part
+        _flush(part)
+        part.chmod(0o666 & ~_umask())  # mkstemp's files are readable by their owner only
+        _take_name(part, final, overwrite)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def check_name(final: Path, overwrite: bool) -> None:
+    """Refuse a name that cannot be written to."""
+    if not final.parent.is_dir():
+        raise InputError(f"Cannot write {final}: the folder {final.parent} does not exist. Create it first.")
+    if final.is_dir():
+        raise InputError(f"Cannot write {final}: it is a folder. Give the name of a file.")
+    if not overwrite and final.exists():
+        raise InputError(f"{final} exists already. Choose another name, or allow overwriting (--force on the command).")
+
+
+def _take_name(part: Path, final: Path, overwrite: bool) -> None:
+    if overwrite:
+        part.replace(final)
+        return
+    try:
+        os.link(part, final)  # fails when the name was taken meanwhile, where a check and a rename could not
+    except FileExistsError:
+        check_name(final, overwrite)
+        raise
+    except OSError:  # a file system without hard links
+        check_name(final, overwrite)
+        part.replace(final)
+
+
+def _flush(part: Path) -> None:
+    """What was written is on the disk before the name is taken, so that a power cut leaves the old file or the new."""
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
