@@ -16,10 +16,13 @@ from scipy.sparse import csr_array
 
 from credibly import BayesianLogisticRegression, Normal, Status
 from credibly.errors import InputError, ModelFileError
+from credibly.inference.frame import Frame
 from credibly.model.kernels import RBF
+from credibly.model.priors import WeightShape
 from credibly.persistence import strict_json
+from credibly.persistence.classes import flags
 from credibly.persistence.tree import MOST_NESTED, Decoder, Encoder
-from persistence.test_round_trip import same
+from persistence.comparing import same
 
 
 def there_and_back(value):
@@ -34,7 +37,7 @@ def there_and_back(value):
 VALUES = {
     "none": None,
     "booleans": [True, False],
-    "integers": [0, -1, 2**53 + 1, 10**19 - 1, 1 - 10**19, 10**19, -(10**19), 2**1000 + 7, -(2**1000)],
+    "integers": [0, -1, 2**53 + 1, 10**19 - 1, 1 - 10**19, 10**19, -(10**19), 2**1000 + 7, -(2**16000)],
     "floats": [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, 1 / 3],
     "text": ["", "a", "ø日本\U0001f600", '"\\\n\x00', "\ud800", "</script>"],
     "bytes": [b"", b"\x00\xff"],
@@ -150,6 +153,10 @@ def test_distributions_of_scipy_come_back():
         assert back.logpdf(0.3) == frozen.logpdf(0.3) and (back.args, back.kwds) == (frozen.args, frozen.kwds)
 
 
+def test_flags_are_found_in_dataclasses_and_named_tuples():
+    assert flags(Frame) == ["intercept"] and flags(WeightShape) == ["intercept"]
+
+
 # --- anything, by Hypothesis -------------------------------------------------------------------------------------
 
 KEYS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5), st.binary())
@@ -193,6 +200,7 @@ class Own(Normal):
 
 
 REFUSED = {
+    "an integer of ten thousand digits": 10**10_000,
     "a function": len,
     "a lambda": lambda x: x,
     "a class": Normal,
@@ -224,7 +232,9 @@ def test_the_message_says_where_and_what_to_do():
     with pytest.raises(InputError) as caught:
         Encoder().encode(model, "BayesianLogisticRegression")
     said = str(caught.value)
-    assert said.startswith("Cannot save BayesianLogisticRegression.random_state['seeds'][1], a builtins.builtin_function")
+    assert said.startswith(
+        "Cannot save BayesianLogisticRegression.random_state['seeds'][1], a builtins.builtin_function"
+    )
     assert "code" in said and "pickle" in said
 
 

@@ -3,13 +3,12 @@
 import json
 import os
 import pickle
+import sys
 import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
-from persistence.cases import CASES
-from persistence.forge import SEAL, archive_of, edited, members, resealed, written
 from sklearn.cluster import KMeans
 from sklearn.pipeline import make_pipeline
 
@@ -17,6 +16,8 @@ from credibly import BayesianLogisticRegression, GaussianProcessClassifier, Line
 from credibly.errors import InputError, ModelFileError
 from credibly.kernels import RBF, Kernel
 from credibly.persistence import header, load, save
+from persistence.cases import CASES
+from persistence.forge import SEAL, archive_of, edited, members, resealed, written
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.5], [3.0, 0.5], [4.0, 1.0], [5.0, 2.0]])
 Y = np.array(["no", "yes", "no", "yes", "no", "yes"])
@@ -147,6 +148,13 @@ def test_a_file_of_another_release_may_lack_new_fields_only(tmp_path, good):
     assert model.verbose is False and model.predict(X).shape == (6,)
     with pytest.raises(ModelFileError, match="lacks its field 'verbose'"):
         load(written(tmp_path, edited(good, same_release)))
+
+
+def test_a_file_with_labels_of_pandas_asks_for_pandas(tmp_path, monkeypatch):
+    save(CASES["NaiveBayes on a mixed frame"]().model, tmp_path / "model")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModelFileError, match="pip install pandas"):
+        load(tmp_path / "model")
 
 
 # --- saving ------------------------------------------------------------------------------------------------------

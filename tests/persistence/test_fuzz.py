@@ -5,18 +5,19 @@ checks. So half of the forgeries change the parsed header, at random places and 
 the archive around it: those get as far as the decoder.
 """
 
+import copy
 import json
 import random
 import tracemalloc
 
 import pytest
-from persistence.cases import CASES
-from persistence.forge import archive_of, members, resealed, written
 
 from credibly.errors import ModelFileError
 from credibly.persistence import header, load, save
 from credibly.persistence.classes import name_of
 from credibly.persistence.table import CLASSES
+from persistence.cases import CASES
+from persistence.forge import archive_of, members, resealed, written
 
 SUBJECTS = ("logistic by skew", "NaiveBayes on a mixed frame", "threshold scipy t", "GP by EP", "formula", "comparison")
 
@@ -93,7 +94,9 @@ def places(tree: object) -> list[tuple[object, object]]:
     found, todo = [], [tree]
     while todo:
         node = todo.pop()
-        pairs = list(node.items()) if isinstance(node, dict) else list(enumerate(node)) if isinstance(node, list) else []
+        pairs = (
+            list(node.items()) if isinstance(node, dict) else list(enumerate(node)) if isinstance(node, list) else []
+        )
         found += [(node, key) for key, _ in pairs]
         todo += [value for _, value in pairs]
     return found
@@ -109,14 +112,14 @@ def changed_header(rng: random.Random, data: bytes) -> bytes:
         other, place = rng.choice(every)
         match rng.randrange(5):
             case 0 | 1:
-                node[key] = rng.choice(NASTY)
+                node[key] = copy.deepcopy(rng.choice(NASTY))
             case 2:
                 del node[key]
             case 3 if isinstance(node, dict):
                 names = [str(key) + "_", "__class__", "__dict__", *CLASSES, *map(str, other)]
                 node[rng.choice(names)] = node.pop(key)
             case _:
-                node[key] = json.loads(json.dumps(other[place]))
+                node[key] = copy.deepcopy(other[place])
     contents["header.json"] = json.dumps(whole).encode()
     return archive_of(list(contents.items()))
 

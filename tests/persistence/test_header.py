@@ -5,10 +5,10 @@ import platform
 
 import numpy as np
 import pytest
-from persistence.cases import CASES
 
 import credibly
 from credibly.persistence import header, save
+from persistence.cases import CASES
 
 
 @pytest.fixture(scope="module")

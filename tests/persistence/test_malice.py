@@ -12,13 +12,13 @@ import zipfile
 
 import numpy as np
 import pytest
-from persistence.forge import DIGITS, SEAL, archive_of, edited, members, resealed, with_header, written
 from scipy.sparse import csr_array
 
 from credibly import BayesianLogisticRegression, Normal
 from credibly.errors import ModelFileError
 from credibly.persistence import header, load, save
 from credibly.persistence.tree import Encoder
+from persistence.forge import DIGITS, SEAL, archive_of, edited, members, resealed, with_header, written
 
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.5], [3.0, 0.5], [4.0, 1.0], [5.0, 2.0]])
 Y = np.array([0, 1, 0, 1, 0, 1])
@@ -44,7 +44,13 @@ def refused(tmp_path, monkeypatch):
             raise AssertionError(f"this ran: {args!r:.200}")
 
         with monkeypatch.context() as patch:
-            for module, name in ((pickle, "loads"), (pickle, "load"), (os, "system"), (builtins, "eval"), (builtins, "exec")):
+            for module, name in (
+                (pickle, "loads"),
+                (pickle, "load"),
+                (os, "system"),
+                (builtins, "eval"),
+                (builtins, "exec"),
+            ):
                 patch.setattr(module, name, forbidden)
             with pytest.raises(ModelFileError, match=match):
                 load(path)
@@ -345,7 +351,9 @@ def test_a_header_that_is_too_large_is_not_parsed(refused, good, monkeypatch):
 # --- members -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["../evil.npy", "/etc/passwd", "arrays/../../x.npy", "arrays\\0.npy", "C:\\x", "header.json"])
+@pytest.mark.parametrize(
+    "name", ["../evil.npy", "/etc/passwd", "arrays/../../x.npy", "arrays\\0.npy", "C:\\x", "header.json"]
+)
 def test_other_names_are_refused_and_nothing_is_extracted(refused, good, name):
     refused(archive_of([*members(good).items(), (name, b"x")]), "members")
 
@@ -356,7 +364,9 @@ def test_members_missing_renamed_or_in_another_order(refused, good):
     refused(archive_of([contents[1], contents[0], *contents[2:]]), "members")
     refused(archive_of([*contents[:-1], ("arrays/99.npy", contents[-1][1])]), "members")
     refused(archive_of(contents[:-1]), "arrays that its header lists")
-    refused(archive_of([*contents, (f"arrays/{len(contents) - 1}.npy", contents[-1][1])]), "arrays that its header lists")
+    refused(
+        archive_of([*contents, (f"arrays/{len(contents) - 1}.npy", contents[-1][1])]), "arrays that its header lists"
+    )
     refused(archive_of([]), "members")
 
 
@@ -442,7 +452,14 @@ def test_positions_outside_philox_buffer_are_refused(refused, good):
 
 @pytest.mark.parametrize(
     ("indices", "indptr"),
-    [([0, 9], [0, 1, 2]), ([0, -1], [0, 1, 2]), ([0, 1], [0, 5, 2]), ([0, 1], [0, 2, 1]), ([0, 1], [1, 1, 2]), ([0, 1], [0, 2])],
+    [
+        ([0, 9], [0, 1, 2]),
+        ([0, -1], [0, 1, 2]),
+        ([0, 1], [0, 5, 2]),
+        ([0, 1], [0, 2, 1]),
+        ([0, 1], [1, 1, 2]),
+        ([0, 1], [0, 2]),
+    ],
 )
 def test_sparse_rows_that_point_outside_are_refused(refused, good, indices, indptr):
     rows = csr_array(np.array([[1.0, 0.0], [0.0, 2.0]]))

@@ -18,7 +18,8 @@ ROOMS = ("comparison", "data", "estimators", "inference", "model", "numerics", "
 # Classes that no fitted model holds, and why.
 NEVER_HELD = {
     "base classes and mixins": """
-        estimators.reporting:ReportMixin estimators.exporting:DrawsMixin estimators.exporting:ExportMixin estimators.formulas:FormulaMixin
+        estimators.exporting:DrawsMixin estimators.exporting:ExportMixin estimators.formulas:FormulaMixin
+        estimators.reporting:ReportMixin
         estimators.gaussian_process_results:GaussianProcessResults estimators.generative:Discriminant
         estimators.generative:_ByColumns estimators.generative_base:GenerativeLearning
         estimators.generative_results:GenerativeClassifierBase estimators.hypothesis_tests:HypothesisTests

@@ -107,6 +107,7 @@ class Page(NamedTuple):
     title: str | None
     level: float
     command: str
+    data: str
 
 
 def write_report(task: Task, model: TableModel, found: TableComparison | None, page: Page) -> Report:
@@ -115,7 +116,31 @@ def write_report(task: Task, model: TableModel, found: TableComparison | None, p
         title=page.title,
         notes=task.table.notes,
         command=page.command,
+        code=_code(task, model, page),
         comparison=None if found is None else found.comparison,
     )
     settings = Settings(page.level, task.seed, overwrite=page.overwrite)
     return model.report(task.frame, page.out, about, settings)
+
+
+def _code(task: Task, model: TableModel, page: Page) -> str:
+    """The same in Python."""
+    asked = {name: value for name, value in task.choices._asdict().items() if value != getattr(Choices(), name)}
+    choices = f", Choices({', '.join(f'{name}={value!r}' for name, value in asked.items())})" if asked else ""
+    estimator = model.model
+    name = type(estimator).__name__
+    given = estimator.get_params(deep=False).items()
+    default = type(estimator)().get_params(deep=False)
+    options = ", ".join(f"{key}={value!r}" for key, value in given if repr(value) != repr(default[key]))
+    read = "read_parquet" if page.data.endswith(".parquet") else "read_csv"
+    return "\n".join(
+        [
+            "import pandas as pd",
+            f"from credibly import {name}",
+            "from credibly.tables import Choices, TableModel",
+            "",
+            f"table = pd.{read}({page.data!r})",
+            f"model = TableModel.fit({name}({options}), table, {model.target!r}{choices})",
+            f"model.report(table, {str(page.out)!r})",
+        ]
+    )

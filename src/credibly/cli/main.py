@@ -162,9 +162,8 @@ def report(
     fitted, found = jobs.fit(task, model)
     if found is None and compared:
         found = jobs.compare(task, None, "evidence")
-    page = jobs.write_report(
-        task, fitted, found, Page(out, force, title, level, shlex.join(["credibly", *sys.argv[1:]]))
-    )
+    command = shlex.join(["credibly", *sys.argv[1:]])
+    page = jobs.write_report(task, fitted, found, Page(out, force, title, level, command, data))
     return Outcome({"out": out, "headline": page.headline}, f"{page.headline}\nWritten to {out}.")
 
 

@@ -10,7 +10,7 @@ from credibly.cli.read_cells import Cells, Levels
 from credibly.numerics.arrays import AnyArray
 
 FLAGS = {"true": True, "false": False}
-MOST_CATEGORIES = 0.5  # share of different cells within blocks from which text is kept as it is
+FEW_LEVELS, MANY_LEVELS = 50, 0.5  # text is kept as it is with more than 50 levels in over half as many cells
 GROWTH = 1.25
 STRIDE = 1 << 20
 
@@ -92,7 +92,7 @@ class TextParts:
         levels = pa.concat_arrays(parts) if parts else pa.array([], pa.string())
         if flags and parts and all(map(_are_flags, parts)):
             return _flags(codes, levels)
-        if total > MOST_CATEGORIES * len(codes):
+        if total > max(FEW_LEVELS, MANY_LEVELS * len(codes)):
             return levels.take(pa.array(codes, mask=codes < 0)).to_pandas().array
         return categorical(*_merged(codes, levels))
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from credibly.tables import ColumnsDesign, TableModel
 from credibly.tables.columns import shortened
+from credibly.tables.target import as_array, labels
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,7 +25,7 @@ def fit_text(model: TableModel, table: Table, found: TableComparison | None, lev
     """What was read, what was learnt, where it went."""
     lines = [
         *table.notes,
-        describe_target(model.target, table.frame[model.target]),
+        describe_target(model.target, table.frame),
         *describe_columns(model),
         *model.notes,
     ]
@@ -37,10 +40,11 @@ def fit_text(model: TableModel, table: Table, found: TableComparison | None, lev
     return "\n".join(lines)
 
 
-def describe_target(target: str, values: pd.Series) -> str:
+def describe_target(target: str, frame: pd.DataFrame) -> str:
     """The classes and how many rows each has."""
-    counts = values.value_counts(sort=False).sort_index()
-    return f"Target {target}: {shortened([f'{label} ({count:,})' for label, count in counts.items()], MOST_NAMES)}."
+    found, counts = np.unique(as_array(labels(frame, target).dropna()), return_counts=True)
+    shares = [f"{label} ({count:,})" for label, count in zip(found, counts, strict=True)]
+    return f"Target {target}: {shortened(shares, MOST_NAMES)}."
 
 
 def describe_columns(model: TableModel) -> list[str]:

@@ -27,6 +27,7 @@ from credibly.estimators.hypothesis_tests import HypothesisTests
 from credibly.estimators.learning import learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.problem import Learnt, PriorChoice, Problem
+from credibly.estimators.reporting import ReportMixin
 from credibly.estimators.targets import Targets, read_offset, read_targets
 from credibly.estimators.validation import Training, all_or_nothing
 from credibly.inference.posterior import Scores
@@ -45,7 +46,7 @@ class Fitted(NamedTuple):
     null_deviance: float
 
 
-class BayesianGLM(RegressorMixin, HypothesisTests, LinearModel):
+class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
     r"""A generalised linear model with a posterior over its weights.
 
     .. math:: y \mid x \sim \mathrm{family}(μ, s), \qquad g(μ) = w^T x + b + \mathrm{offset}

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache, cached_property
 from importlib import import_module
 from types import MappingProxyType
-from typing import Any, ForwardRef, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -167,7 +167,7 @@ def _may_have(cls: type[Any], name: str) -> bool:
 
 def _wrong(cls: type[Any], fields: dict[str, Any]) -> str:
     """What is wrong with the values of fields; nothing mostly."""
-    for name in _flags(cls):
+    for name in flags(cls):
         if not isinstance(fields[name], bool | np.bool_):
             return f"{name} of a {cls.__name__} is neither True nor False"
     for name, value in FIXED.get(name_of(cls) or "", {}).items():
@@ -177,12 +177,17 @@ def _wrong(cls: type[Any], fields: dict[str, Any]) -> str:
 
 
 @once
-def _flags(cls: type[Any]) -> list[str]:
+def flags(cls: type[Any]) -> list[str]:
     """Fields declared to be True or False. They add to lengths that compiled code relies on, so a 7 would not do."""
     if not (hasattr(cls, "_fields") or dataclasses.is_dataclass(cls)):
         return []
     annotations = {name: it for base in reversed(cls.__mro__) for name, it in inspect.get_annotations(base).items()}
-    return [name for name in _declared(cls) if annotations.get(name) in (bool, "bool", ForwardRef("bool"))]
+    return [name for name in _declared(cls) if _text(annotations.get(name)) in (bool, "bool")]
+
+
+def _text(annotation: Any) -> Any:
+    """An annotation that has not been evaluated, as text."""
+    return getattr(annotation, "__forward_arg__", annotation)
 
 
 def _is_cached(cls: type[Any], name: str) -> bool:

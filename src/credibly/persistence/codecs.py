@@ -30,6 +30,7 @@ from credibly.errors import ModelFileError
 from credibly.persistence import npy, random_states, scipy_objects
 from credibly.persistence.refusals import Unsavable
 
+LONGEST_INTEGER = 5000  # hexadecimal digits: arithmetic with millions of them could take hours
 Down = Callable[[str, Any], Any]
 """Encode or decode a part; the text says where it is, as in ``.scale`` or ``[3]``."""
 
@@ -50,10 +51,16 @@ def _decode_float(text: Any, _: Down) -> float:
     return float(text)
 
 
+def _encode_int(value: int, _: Down) -> str:
+    if len(hex(value)) > LONGEST_INTEGER:
+        raise Unsavable(f"an integer of more than {LONGEST_INTEGER} hexadecimal digits has no place in a model file")
+    return hex(value)
+
+
 def _decode_int(text: Any, _: Down) -> int:
-    if text[:2] not in ("0x", "-0"):
-        raise ModelFileError("a large integer is not in hexadecimal digits")
-    return int(text, 16)  # linear in the digits, which decimal ones are not
+    if text[:2] not in ("0x", "-0") or len(text) > LONGEST_INTEGER:
+        raise ModelFileError(f"a large integer is not in up to {LONGEST_INTEGER} hexadecimal digits")
+    return int(text, 16)
 
 
 def _encode_number(value: Any, _: Down) -> Any:
@@ -135,8 +142,10 @@ def _decode_strings(payload: Any, down: Down) -> Any:
 
 
 def _pandas() -> Any:
-    import pandas as pd
-
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ModelFileError("it holds labels of pandas, which is not installed: pip install pandas") from error
     return pd
 
 
@@ -173,7 +182,7 @@ def _naive(value: datetime) -> str:
 
 CODECS: dict[str, Codec] = {
     "float": Codec(lambda value, _: repr(value), _decode_float),
-    "int": Codec(lambda value, _: hex(value), _decode_int),
+    "int": Codec(_encode_int, _decode_int),
     "bytes": _by_text(bytes.hex, bytes.fromhex),
     "numpy_str": _by_text("".join, lambda text: np.str_(_text(text))),
     "numpy_bytes": _by_text(bytes.hex, lambda text: np.bytes_(bytes.fromhex(text))),

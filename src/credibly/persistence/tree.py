@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,10 +16,11 @@ from credibly.persistence.codecs import CODECS, tag_of
 from credibly.persistence.refusals import Unsavable
 
 _PLAIN = (type(None), bool, str)
+_CODE = (type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, partial, np.ufunc)
 MOST_NESTED = strict_json.MOST_DEPTH // 2  # objects inside each other; each takes two levels of brackets or more
 _LARGEST = 10**19  # integers below are written as they are
 # What decoding text from a stranger may raise, besides what was looked for.
-_ODD = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+_ODD = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError, NotImplementedError)
 
 
 def _is_shared(value: Any) -> bool:
@@ -109,12 +112,12 @@ def refuse(value: Any, path: str) -> NoReturn:
     """Say what cannot be saved, where it is, and what to do."""
     cls = type(value)
     what = f"{cls.__module__}.{cls.__qualname__}"
-    if callable(value):
+    if isinstance(value, _CODE):
         why = "functions and classes are code, and model files hold none"
     elif isinstance(value, np.ndarray):
         why = f"arrays of type {value.dtype} have no place in a model file"
     else:
-        why = "model files hold what credibly itself knows how to make again"
+        why = "model files hold objects of credibly's own classes, and plain values"
     raise InputError(
         f"Cannot save {path}, a {what}: {why}. Use one of the library's own choices or plain numbers, text, lists and "
         "NumPy arrays there; or use pickle, if everybody who opens the file trusts where it came from."

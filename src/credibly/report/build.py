@@ -85,7 +85,8 @@ def report(
     material = gather(model, X, y, about, settings)
     target = nullcontext() if path is None else written_whole(path, overwrite=settings.overwrite)
     with target as part:  # entered first, so that a name that is taken is told before the work is done
-        page = Report(_title(material), rendered(_parts(material)))
+        parts = _parts(material)
+        page = Report(parts["title"], rendered(parts), parts["headline"])
         if part is not None:
             part.write_text(page.html, encoding="utf-8", newline="\n")
     return page

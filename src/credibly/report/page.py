@@ -24,6 +24,8 @@ class Report:
     title : str
     html : str
         The whole page; it needs no network, and no other file.
+    headline : str
+        What it says at the top: how well the model predicts, and how far it can be trusted.
 
     Examples
     --------
@@ -33,6 +35,7 @@ class Report:
 
     title: str
     html: str = field(repr=False)
+    headline: str = ""
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> Path:
         """Write the page, whole or not at all.

@@ -24,7 +24,9 @@ def number(value: float, digits: int = 3) -> str:
     >>> number(31.6713), number(-0.0004512), number(1234.5), number(0.0), number(9885.0, 2)
     ('31.7', '−0.000451', '1,234', '0', '9,900')
     >>> number(3.14e7).replace(NB, " ")
-    '3.1 × 10⁷'
+    '3.14 × 10⁷'
+    >>> number(-9.9996e-310).replace(NB, " ")
+    '−1.00 × 10⁻³⁰⁹'
     """
     if isnan(value):
         return "–"
@@ -35,8 +37,8 @@ def number(value: float, digits: int = 3) -> str:
     size = abs(value)
     exponent = floor(log10(size))
     if size >= LARGE * 10 or size < 1e-4:
-        mantissa = f"{value / 10.0**exponent:.{digits - 2}f}" if exponent > -300 else f"{value:.1e}"
-        return f"{mantissa}{NB}×{NB}10{str(exponent).translate(SUPERSCRIPTS)}".replace("-", MINUS)
+        mantissa, power = f"{value:.{digits - 1}e}".split("e")
+        return f"{mantissa}{NB}×{NB}10{str(int(power)).translate(SUPERSCRIPTS)}".replace("-", MINUS)
     if exponent > digits:
         value = round(value, digits - 1 - exponent)
     return f"{value:,.{max(digits - 1 - exponent, 0)}f}".replace("-", MINUS)
@@ -124,7 +126,7 @@ def probability(p: float) -> str:
         return f">{NB}0.999"
     if p < 0.001:
         return f"<{NB}0.001"
-    return f"{p:.3f}" if p > 0.99 or p < 0.01 else f"{p:.2f}"
+    return f"{p:.3f}" if p > 0.95 or p < 0.05 else f"{p:.2f}"
 
 
 def listed(names: Sequence[Any], most: int = 6) -> str:
