@@ -1,5 +1,6 @@
 """The command as a user meets it: from a file to an answer, and every bad file to one line."""
 
+import html
 import json
 import subprocess
 import sys
@@ -117,7 +118,8 @@ def test_three_classes_parquet_in_and_out(tmp_path):
     result = found("predict", tmp_path / "m.credibly", tmp_path / "wine.parquet", "-o", tmp_path / "p.parquet")
     assert result["rows"] == len(frame)
     expected = [f"{side}_class_{k}" for k in range(3) for side in ("lower", "upper")]
-    assert list(pd.read_parquet(tmp_path / "p.parquet")) == ["prediction", *(f"p_class_{k}" for k in range(3)), *expected]
+    table = pd.read_parquet(tmp_path / "p.parquet")
+    assert list(table) == ["prediction", *(f"p_class_{k}" for k in range(3)), *expected]
 
 
 @pytest.mark.parametrize("name", ["logistic", "probit", "cauchit", "lda", "qda", "naive-bayes", "gp"])
@@ -161,6 +163,20 @@ def test_report(cancer, tmp_path):
     assert "Lumps &amp; bumps" in page
     assert result["headline"]
     assert "patient_id" in page  # that it was left out is said
+
+
+def test_the_code_in_a_report_makes_the_same_page(cancer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "report.html"
+    options = ["--no-compare", "--exclude", "size", "--prior", "student:4,1", "-m", "cauchit", "-o", "report.html"]
+    done("report", "cancer.csv", "-t", "diagnosis", *options)
+    page = out.read_text()
+    code = html.unescape(page[page.index("import pandas") : page.index("</code>", page.index("import pandas"))])
+    out.unlink()
+    exec(code, {})
+    again = out.read_text()
+    words = page[page.index("<h1") : page.rindex("How to make this again")]
+    assert words in again
 
 
 def test_formula(cancer, tmp_path):

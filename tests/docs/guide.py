@@ -98,8 +98,13 @@ def run(path: Path) -> None:
     for example in examples(path.read_text(encoding="utf-8")):
         got = run_code(path, example, names) if isinstance(example, Example) else run_command(path, example)
         stated = example.printed
-        if stated is not None and not doctest.OutputChecker().check_output(stated, got, FLAGS):
+        if stated is not None and not same(stated, got):
             raise SystemExit(f"{path}:{example.above + 1}: stated\n\n{stated}\nbut printed\n\n{got}")
+
+
+def same(stated: str, got: str) -> bool:
+    """Whether a text is what was stated; a space that does not break ("90 %") is a space."""
+    return doctest.OutputChecker().check_output(*(text.replace("\xa0", " ") for text in (stated, got)), FLAGS)
 
 
 if __name__ == "__main__":

@@ -84,3 +84,8 @@ def test_a_right_page_passes(tmp_path):
     code = "```python\nx = open('file', 'w').write('17')\n```\n\n```python\nprint(x, 2.34567)\n```\n"
     page.write_text(f"{code}\n```output\n2 2.3...\n```\n\n```console\n$ cat file\n1...\n$ cat file | cat\n```\n")
     assert run(page, tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(("stated", "got", "same"), [("9... % of", "90\xa0% of\n", True), ("9 0", "90", False)])
+def test_spaces_are_not_counted_but_must_be_there(stated, got, same):
+    assert guide.same(stated, got) == same

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from credibly import NaiveBayes
@@ -127,16 +128,16 @@ def _code(task: Task, model: TableModel, page: Page) -> str:
     """The same in Python."""
     asked = {name: value for name, value in task.choices._asdict().items() if value != getattr(Choices(), name)}
     choices = f", Choices({', '.join(f'{name}={value!r}' for name, value in asked.items())})" if asked else ""
-    estimator = model.model
-    name = type(estimator).__name__
+    estimator, name = model.model, type(model.model).__name__
+    default = {key: repr(it.default) for key, it in signature(type(estimator)).parameters.items()}
     given = estimator.get_params(deep=False).items()
-    default = type(estimator)().get_params(deep=False)
-    options = ", ".join(f"{key}={value!r}" for key, value in given if repr(value) != repr(default[key]))
+    options = ", ".join(f"{key}={value!r}" for key, value in given if repr(value) != default[key])
+    priors = [prior for prior in ("Jeffreys", "Normal", "StudentT") if f"{prior}(" in options]
     read = "read_parquet" if page.data.endswith(".parquet") else "read_csv"
     return "\n".join(
         [
             "import pandas as pd",
-            f"from credibly import {name}",
+            f"from credibly import {', '.join(sorted([name, *priors]))}",
             "from credibly.tables import Choices, TableModel",
             "",
             f"table = pd.{read}({page.data!r})",

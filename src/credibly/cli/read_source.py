@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +22,8 @@ from credibly.errors import TableError
 
 STANDARD_INPUT = "-"
 HEAD = 1 << 14  # bytes from which a file's kind is told
+
+_INPUTS: dict[BinaryIO, Path] = {}  # by stream, because a stream can be read once only
 
 
 @dataclass(frozen=True)
@@ -67,8 +70,7 @@ def open_source(path: str | os.PathLike[str], options: ReadOptions) -> Iterator[
     Source
     """
     if os.fspath(path) == STANDARD_INPUT:
-        with _kept(sys.stdin.buffer) as file:
-            yield _looked_at(file, "standard input", options)
+        yield _looked_at(_standard_input(), "standard input", options)
         return
     found, name = Path(path), str(path)
     with _readable(found, name) as handle:
@@ -127,6 +129,16 @@ def _kept(stream: BinaryIO) -> Iterator[Path]:
         except OSError as error:
             raise TableError(f"The input cannot be kept in {tempfile.gettempdir()}: {error.strerror}.") from error
         yield Path(file.name)
+
+
+def _standard_input() -> Path:
+    """What came through standard input, kept until the program ends: columns are listed before they are read."""
+    stream = sys.stdin.buffer
+    if stream not in _INPUTS:
+        stack = ExitStack()
+        atexit.register(stack.close)
+        _INPUTS[stream] = stack.enter_context(_kept(stream))
+    return _INPUTS[stream]
 
 
 def _looked_at(path: Path, name: str, options: ReadOptions) -> Source:

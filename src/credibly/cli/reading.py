@@ -116,8 +116,6 @@ def read_batches(
 def columns_of(path: str | os.PathLike[str], options: ReadOptions = PLAIN) -> list[str]:
     """The names of the columns that `read_table` would find, from the beginning (or the metadata) of a file.
 
-    Standard input can be read once only, so its columns cannot be listed beforehand.
-
     Examples
     --------
     >>> import pathlib, tempfile
