@@ -392,6 +392,25 @@ def test_e11_the_second_derivative_of_the_log_density_is_negative():
     assert_allclose(second, -A, rtol=1e-5)
 
 
+def test_e31_the_normaliser_integrates_a_falling_exponential():
+    """Z ≈ f(z₀) ∫ exp{-½ A (z - z₀)²} dz; printed with a plus, which has no value."""
+    result = figure_4_14()
+    z0, A = result.posterior.mean[0] - 0.2, result.posterior.precision.matrix[0, 0]
+    falling = quad(lambda z: np.exp(-A * (z - z0) ** 2 / 2), -20, 20)[0]
+    assert_allclose(result.log_evidence + LOG_2PI / 2, np.log(density(z0) * falling), rtol=1e-10)
+    rising = [quad(lambda z: np.exp(A * (z - z0) ** 2 / 2), z0 - width, z0 + width)[0] for width in (2, 3, 4)]
+    assert rising[1] > 100 * rising[0]
+    assert rising[2] > 100 * rising[1]
+
+
+def test_e32_the_curvature_is_that_of_the_logarithm():
+    """A = -∇∇ ln[p(D|θ)p(θ)]; printed -∇∇ p(D|θ)p(θ), which has another unit and another value."""
+    A, z, h = figure_4_14().posterior.precision.matrix[0, 0], 0.0774796, 1e-4  # as for E-11
+    printed = -(density(z + h) - 2 * density(z) + density(z - h)) / h**2
+    assert_allclose(printed, density(z) * A, rtol=1e-5)  # at the mode: off by the factor f(z₀)
+    assert abs(printed / A - 1) > 0.005  # 0.7 %; were the density not normalised, any factor
+
+
 def test_e12_and_e37_the_prior_pulls_towards_its_mean_from_both_sides():
     """ln p(w) = … - ½(w - m₀)ᵀS₀⁻¹(w - m₀); printed once with m for m₀, once with a plus."""
     X, y = rows_of()

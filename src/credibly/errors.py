@@ -14,6 +14,7 @@
     │   └── ModelFileError                    a file that holds no model, a damaged one, or one of a newer release
     ├── NotPositiveDefinite (also ValueError, ArithmeticError)   a matrix that must be positive definite is not
     └── NotDefinedError (also AttributeError) the quantity does not exist for this model
+        ├── NoRowsError (also InputError)     … any more: it needs the rows of the fit, and a saved model holds none
         └── NoEvidenceError               … as the evidence of a flat prior
             └── ImproperPriorError (also InputError)   … which a comparison by evidence was asked for
 
@@ -40,6 +41,7 @@ __all__ = [
     "NewClassError",
     "NoEvidenceError",
     "NoModeError",
+    "NoRowsError",
     "NotDefinedError",
     "NotPositiveDefinite",
     "SeparationError",
@@ -102,6 +104,10 @@ class SingularPriorError(InputError, NotPositiveDefinite):
 
 class NotDefinedError(CrediblyError, AttributeError):
     """The quantity does not exist for this model: slopes where log odds are not linear, say."""
+
+
+class NoRowsError(NotDefinedError, InputError):
+    """A quantity needs the rows of the fit, which a model that was saved, copied or updated does not hold."""
 
 
 class NoEvidenceError(NotDefinedError):

@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import credibly.cli
-from credibly.cli.read_stream import CHUNK
 from credibly.cli.reading import MISSING, ReadOptions, columns_of, read_batches, read_table
+from credibly.cli.reading.stream import CHUNK
 from credibly.errors import TableError
 
 PLAIN = "age,sex,dose\n31,m,1.5\n28,f,2\n44,m,0.5\n28,f,7\n"

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from credibly.cli.read_header import layout_of
-from credibly.cli.read_options import MISSING, MISSING_AMONG_NUMBERS, ReadOptions
-from credibly.cli.read_records import records
-from credibly.cli.read_source import open_source
 from credibly.cli.reading import read_batches, read_table
+from credibly.cli.reading.header import layout_of
+from credibly.cli.reading.options import MISSING, MISSING_AMONG_NUMBERS, ReadOptions
+from credibly.cli.reading.records import records
+from credibly.cli.reading.source import open_source
 from credibly.errors import TableError
 
 # --- what was written is read --------------------------------------------------------------------------------------

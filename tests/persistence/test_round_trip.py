@@ -228,3 +228,9 @@ def test_rows_of_the_fit_are_not_saved(tmp_path):
         save(BayesianLogisticRegression().fit(X, X[:, 0] + rng.normal(size=n) > 0), tmp_path / "model")
         sizes.append((tmp_path / "model").stat().st_size)
     assert abs(sizes[1] - sizes[0]) < 200  # digits of numbers in the header
+
+
+def test_a_model_without_its_rows_can_still_be_listed():
+    model = pickle.loads(pickle.dumps(fitted_once("logistic by skew").model))
+    assert "loo_log_proba_" in dir(type(model))
+    assert not hasattr(model, "loo_log_proba_")

@@ -55,7 +55,7 @@ def test_levels_are_text_in_order_and_whole_numbers_have_no_point():
         ([3.0] * N, "is constant (3 in every row"),
         (["x"] * N, "is constant (x in every row"),
         (list(range(1, N + 1)), "identifier or a row number"),
-        ([f"text {i}" for i in range(N)], "identifier or free text (40 different values)"),
+        ([f"text {i}" for i in range(N)], "identifier or free text (40 different values;"),
     ],
     ids=["empty", "constant", "constant text", "row number", "free text"],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -32,6 +33,7 @@ class Task(NamedTuple):
     choices: Choices
     options: Options
     seed: int | None = None
+    excluded: Sequence[str] = ()  # columns that were not read
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -133,6 +135,7 @@ def _code(task: Task, model: TableModel, page: Page) -> str:
     given = estimator.get_params(deep=False).items()
     options = ", ".join(f"{key}={value!r}" for key, value in given if repr(value) != default[key])
     priors = [prior for prior in ("Jeffreys", "Normal", "StudentT") if f"{prior}(" in options]
+    without = f".drop(columns={list(task.excluded)!r})" if task.excluded else ""
     read = "read_parquet" if page.data.endswith(".parquet") else "read_csv"
     return "\n".join(
         [
@@ -140,7 +143,7 @@ def _code(task: Task, model: TableModel, page: Page) -> str:
             f"from credibly import {', '.join(sorted([name, *priors]))}",
             "from credibly.tables import Choices, TableModel",
             "",
-            f"table = pd.{read}({page.data!r})",
+            f"table = pd.{read}({page.data!r}){without}",
             f"model = TableModel.fit({name}({options}), table, {model.target!r}{choices})",
             f"model.report(table, {str(page.out)!r})",
         ]

@@ -14,12 +14,13 @@ from credibly.cli import options as o
 from credibly.cli.jobs import Page, Task
 from credibly.cli.models import Options, split_names
 from credibly.cli.progress import bar, busy
-from credibly.cli.reading import ReadOptions, Table, read_table
+from credibly.cli.reading import MISSING, ReadOptions, Table, columns_of, read_table
 from credibly.cli.shell import Outcome, add_command
 from credibly.cli.text import describe_columns, fit_text
 from credibly.data.files import check_name
 from credibly.persistence import header, save
 from credibly.tables import Choices, TableModel
+from credibly.tables.columns import check_present
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -72,7 +73,7 @@ def fit(
 ) -> Outcome:
     """Learn a model from a table; print what was learnt, and save it."""
     _check_out(out, force)
-    table = _read(data, reading)
+    table = _read(data, reading, asked)
     task = _task(table, asked)
     fitted, found = jobs.fit(task, model)
     if out is not None:
@@ -111,7 +112,7 @@ def compare(
 ) -> Outcome:
     """Rank models of a table: by log evidence, with everything else they are measured by."""
     _check_out(out, force)
-    table = _read(data, reading)
+    table = _read(data, reading, asked)
     task = _task(table, asked)
     found = jobs.compare(task, models, by)
     if out is not None:
@@ -157,7 +158,7 @@ def report(
 ) -> Outcome:
     """One HTML page for people: the answer in words, pictures, calibration, certificate, how to reproduce it."""
     _check_out(out, force)
-    table = _read(data, reading)
+    table = _read(data, reading, asked)
     task = _task(table, asked)
     fitted, found = jobs.fit(task, model)
     if found is None and compared:
@@ -186,20 +187,28 @@ def show(model: o.ModelFile, level: o.Level = 0.9) -> Outcome:
 
 
 def _read_options(reading: o.Reading) -> ReadOptions:
-    tab = reading.delimiter in ("tab", "\\t")
-    return ReadOptions("\t" if tab else reading.delimiter, reading.encoding, reading.decimal)
+    markers = (*MISSING, *(reading.missing_marker or ()))
+    return ReadOptions(reading.delimiter, reading.encoding, reading.decimal, markers)
 
 
-def _read(data: str, reading: o.Reading) -> Table:
+def _read(data: str, reading: o.Reading, asked: o.Asked | None = None) -> Table:
+    """A table, without the columns that are not wanted: they may be of a kind that cannot be read."""
+    options, unwanted = _read_options(reading), split_names(asked.exclude) if asked and asked.exclude else []
+    columns = None
+    if unwanted:
+        present = columns_of(data, options)
+        check_present(present, unwanted)
+        columns = [name for name in present if name not in unwanted]
     with bar(f"reading {Path(data).name}") as told:
-        return read_table(data, options=_read_options(reading), progress=told)
+        return read_table(data, columns=columns, options=options, progress=told)
 
 
 def _task(table: Table, asked: o.Asked) -> Task:
     features = split_names(asked.features) if asked.features else None
-    exclude = split_names(asked.exclude) if asked.exclude else ()
-    choices = Choices(features, exclude, asked.missing, asked.formula)
-    return Task(table, asked.target, choices, Options(asked.prior, asked.inference, asked.label_noise), asked.seed)
+    choices = Choices(features, (), asked.missing, asked.formula)  # what is excluded was not read
+    excluded = split_names(asked.exclude) if asked.exclude else []
+    options = Options(asked.prior, asked.inference, asked.label_noise)
+    return Task(table, asked.target, choices, options, asked.seed, excluded)
 
 
 def _check_out(out: Path | None, force: bool) -> None:

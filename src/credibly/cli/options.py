@@ -61,12 +61,19 @@ Encoding = Annotated[str | None, typer.Option("--encoding", help="Of a CSV file:
 Decimal = Annotated[str, typer.Option("--decimal", help="The decimal mark of numbers in a CSV file: '.' or ','.")]
 
 
+MissingMarker = Annotated[
+    list[str] | None,
+    typer.Option("--missing-marker", help="A further text that stands for a missing cell (-999); may be repeated."),
+]
+
+
 class Reading(NamedTuple):
     """How a file is read."""
 
     delimiter: Delimiter = None
     encoding: Encoding = None
     decimal: Decimal = "."
+    missing_marker: MissingMarker = None
 
 
 class Asked(NamedTuple):

@@ -19,7 +19,7 @@ from sklearn.utils import check_array
 
 from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
-from credibly.errors import CollinearityError, InputError
+from credibly.errors import CollinearityError, InputError, NoRowsError
 from credibly.estimators.linear_model import LinearModel
 from credibly.estimators.validation import Training, canonical, named
 from credibly.inference.frame import Frame
@@ -39,7 +39,7 @@ def rows_of_fit(model: LinearModel, what: str) -> Training:
     """The rows a model was fitted on, or an error that says where they went."""
     training: Training | None = getattr(model, "_training", None)
     if training is None:
-        raise InputError(
+        raise NoRowsError(
             f"{what} needs the rows of the fit, which this model no longer has: partial_fit does not keep them, and a "
             "saved or copied model holds none. Fit again with fit(X, y)."
         )

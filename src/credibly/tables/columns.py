@@ -104,11 +104,17 @@ def check_names(frame: pd.DataFrame) -> None:
 
 def find(frame: pd.DataFrame, name: str) -> pd.Series:
     """A column by name, or an error that suggests one."""
-    if name in frame.columns:
-        return frame[name]
-    near = get_close_matches(name, list(frame.columns), n=3)
-    hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"It has {shortened(frame.columns)}."
-    raise TableError(f"The table has no column {name!r}. {hint}")
+    check_present(list(frame.columns), [name])
+    return frame[name]
+
+
+def check_present(present: Sequence[str], names: Sequence[str]) -> None:
+    """Names of columns that a table has, or an error that suggests one."""
+    for name in names:
+        if name not in present:
+            near = get_close_matches(name, present, n=3)
+            hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"It has {shortened(present)}."
+            raise TableError(f"The table has no column {name!r}. {hint}")
 
 
 # --- one column ----------------------------------------------------------------------------------------------------

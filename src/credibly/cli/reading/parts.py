@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly.cli.read_cells import Cells, Levels
+from credibly.cli.reading.cells import Cells, Levels
 from credibly.numerics.arrays import AnyArray
 
 FLAGS = {"true": True, "false": False}

@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO
 
-from credibly.cli.read_options import ReadOptions
-from credibly.cli.read_refused import why_no_table, why_no_text
-from credibly.cli.read_stream import CHUNK, Unpacked, Utf8Stream, compression_of, encoding_of
+from credibly.cli.reading.options import ReadOptions
+from credibly.cli.reading.refused import why_no_table, why_no_text
+from credibly.cli.reading.stream import CHUNK, Unpacked, Utf8Stream, compression_of, encoding_of
 from credibly.errors import TableError
 
 STANDARD_INPUT = "-"

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from credibly.cli.read_options import MISSING_AMONG_NUMBERS, ReadOptions
+from credibly.cli.reading.options import MISSING_AMONG_NUMBERS, ReadOptions
 from credibly.numerics.arrays import AnyArray
 
 Cells = Any  # a pyarrow array of text; pyarrow has no types of its own

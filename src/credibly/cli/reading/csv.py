@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from credibly.cli.read_cells import Cells, as_levels, stripped
-from credibly.cli.read_columns import NUMBER, TEXT, Column, NotANumber, required_numbers
-from credibly.cli.read_diagnosis import broken_row, lines_of_rows, unclosed_quote
-from credibly.cli.read_header import Layout, layout_of, other_delimiter_of, spelt
-from credibly.cli.read_notes import levels_that_may_be_gaps, odd_numbers, table_notes, why_text
-from credibly.cli.read_options import Progress, Table, chosen_columns
-from credibly.cli.read_parts import categorical
-from credibly.cli.read_source import Source
-from credibly.cli.read_stream import CHUNK, Utf8Stream
+from credibly.cli.reading.cells import Cells, as_levels, stripped
+from credibly.cli.reading.columns import NUMBER, TEXT, Column, NotANumber, required_numbers
+from credibly.cli.reading.diagnosis import broken_row, lines_of_rows, unclosed_quote
+from credibly.cli.reading.header import Layout, layout_of, other_delimiter_of, spelt
+from credibly.cli.reading.notes import levels_that_may_be_gaps, odd_numbers, table_notes, why_text
+from credibly.cli.reading.options import Progress, Table, chosen_columns
+from credibly.cli.reading.parts import categorical
+from credibly.cli.reading.source import Source
+from credibly.cli.reading.stream import CHUNK, Utf8Stream
 from credibly.errors import TableError
 
 if TYPE_CHECKING:

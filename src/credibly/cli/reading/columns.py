@@ -7,9 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from credibly.cli.read_cells import Cells, Levels, as_levels, as_numbers, is_missing, is_number, stripped, total_length
-from credibly.cli.read_options import MISSING_AMONG_NUMBERS, ReadOptions
-from credibly.cli.read_parts import NumberParts, TextParts
+from credibly.cli.reading.cells import (
+    Cells,
+    Levels,
+    as_levels,
+    as_numbers,
+    is_missing,
+    is_number,
+    stripped,
+    total_length,
+)
+from credibly.cli.reading.options import MISSING_AMONG_NUMBERS, ReadOptions
+from credibly.cli.reading.parts import NumberParts, TextParts
 from credibly.numerics.arrays import AnyArray
 
 NUMBER, TEXT = "number", "text"

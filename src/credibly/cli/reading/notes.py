@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from credibly.cli.read_columns import Column
-from credibly.cli.read_options import MISSING_AMONG_NUMBERS
+from credibly.cli.reading.columns import Column
+from credibly.cli.reading.options import MISSING_AMONG_NUMBERS
 from credibly.numerics.arrays import AnyArray
 from credibly.tables.columns import shortened
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from credibly.cli.read_options import MOST_COLUMNS, ReadOptions
-from credibly.cli.read_records import Record, records
-from credibly.cli.read_source import Source
+from credibly.cli.reading.options import MOST_COLUMNS, ReadOptions
+from credibly.cli.reading.records import Record, records
+from credibly.cli.reading.source import Source
 from credibly.errors import TableError
 from credibly.tables.columns import shortened
 

@@ -6,9 +6,9 @@ import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from credibly.cli.read_header import Layout, spelt
-from credibly.cli.read_records import Record, records
-from credibly.cli.read_source import Source
+from credibly.cli.reading.header import Layout, spelt
+from credibly.cli.reading.records import Record, records
+from credibly.cli.reading.source import Source
 
 
 def all_records(source: Source, layout: Layout) -> Iterator[Record]:

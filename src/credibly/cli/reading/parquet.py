@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from credibly.cli.read_cells import Levels, as_levels, as_numbers, own, stripped
-from credibly.cli.read_columns import NUMBER, TEXT, NotANumber, required_numbers
-from credibly.cli.read_header import check_distinct
-from credibly.cli.read_notes import levels_that_may_be_gaps, odd_numbers
-from credibly.cli.read_options import MOST_COLUMNS, Progress, ReadOptions, Table, chosen_columns
-from credibly.cli.read_parts import NumberParts, TextParts, categorical
-from credibly.cli.read_source import Source
+from credibly.cli.reading.cells import Levels, as_levels, as_numbers, own, stripped
+from credibly.cli.reading.columns import NUMBER, TEXT, NotANumber, required_numbers
+from credibly.cli.reading.header import check_distinct
+from credibly.cli.reading.notes import levels_that_may_be_gaps, odd_numbers
+from credibly.cli.reading.options import MOST_COLUMNS, Progress, ReadOptions, Table, chosen_columns
+from credibly.cli.reading.parts import NumberParts, TextParts, categorical
+from credibly.cli.reading.source import Source
 from credibly.errors import TableError
 from credibly.tables.columns import shortened
 

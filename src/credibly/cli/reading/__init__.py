@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from credibly.cli.read_csv import csv_batches, csv_table
-from credibly.cli.read_header import layout_of
-from credibly.cli.read_options import MISSING, PLAIN, Progress, ReadOptions, Table
-from credibly.cli.read_parquet import column_names, parquet_batches, parquet_table
-from credibly.cli.read_source import open_source
+from credibly.cli.reading.csv import csv_batches, csv_table
+from credibly.cli.reading.header import layout_of
+from credibly.cli.reading.options import MISSING, PLAIN, Progress, ReadOptions, Table
+from credibly.cli.reading.parquet import column_names, parquet_batches, parquet_table
+from credibly.cli.reading.source import open_source
 from credibly.errors import TableError
 
 if TYPE_CHECKING:
