@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+MOST_ROWS_COMPARED = 20_000  # in a report that was not told whether to compare; a comparison fits dozens of times
+
 
 class Task(NamedTuple):
     """A table and what is asked of it."""

@@ -16,7 +16,7 @@ from credibly.cli.models import Options, split_names
 from credibly.cli.progress import bar, busy
 from credibly.cli.reading import MISSING, ReadOptions, Table, columns_of, read_table
 from credibly.cli.shell import Outcome, add_command
-from credibly.cli.text import describe_columns, fit_text
+from credibly.cli.text import comparison_text, describe_columns, fit_text
 from credibly.data.files import check_name
 from credibly.persistence import header, save
 from credibly.tables import Choices, TableModel
@@ -121,7 +121,7 @@ def compare(
     notes = [*table.notes, *found.best.notes]
     result = {"by": by, "best": found.comparison.best_, "table": ranked, "notes": [*notes, *found.comparison.notes]}
     saved = [] if out is None else [f"The best model is saved to {out}."]
-    return Outcome(result | {"out": out}, "\n".join([*notes, str(found.comparison), *saved]))
+    return Outcome(result | {"out": out}, "\n".join([*notes, comparison_text(found.comparison), *saved]))
 
 
 @add_command(app, "certify")
@@ -149,7 +149,9 @@ def report(
     data: o.Data,
     model: o.ModelName = "logistic",
     asked: o.Asked = o.Asked(),
-    compared: Annotated[bool, typer.Option("--compare/--no-compare", help="Other models beside it.")] = True,
+    compared: Annotated[
+        bool | None, typer.Option("--compare/--no-compare", help="Other models beside it; default: up to 20,000 rows.")
+    ] = None,
     title: Annotated[str | None, typer.Option("--title", help="Of the page.")] = None,
     level: o.Level = 0.9,
     out: Annotated[Path, typer.Option("--out", "-o", help="The page.")] = Path("report.html"),
@@ -161,7 +163,7 @@ def report(
     table = _read(data, reading, asked)
     task = _task(table, asked)
     fitted, found = jobs.fit(task, model)
-    if found is None and compared:
+    if found is None and (len(table.frame) <= jobs.MOST_ROWS_COMPARED if compared is None else compared):
         found = jobs.compare(task, None, "evidence")
     command = shlex.join(["credibly", *sys.argv[1:]])
     page = jobs.write_report(task, fitted, found, Page(out, force, title, level, command, data))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import shutil
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from credibly.cli.reading import Table
+    from credibly.comparison import Comparison
     from credibly.tables import TableComparison
 
 MOST_NAMES = 12
@@ -31,13 +35,21 @@ def fit_text(model: TableModel, table: Table, found: TableComparison | None, lev
     ]
     if found is not None:
         best = found.comparison.best_
-        lines += ["", str(found.comparison), "", f"auto: this is {best}, which comes first.", ""]
+        lines += ["", comparison_text(found.comparison), "", f"auto: this is {best}, which comes first.", ""]
     lines.append(str(model.summary(level)))
     if out is None:
         lines.append("Not saved: --out model.credibly keeps the model.")
     else:
         lines.append(f"Saved to {out}. Next: credibly predict {out} NEW.csv --out predictions.csv")
     return "\n".join(lines)
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """The table of a comparison, in as many columns as the terminal has room for."""
+    whole = comparison.to_text()
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+    wide = max(map(len, whole.splitlines()[1:4])) > room  # the rules and headings; notes may wrap
+    return comparison.to_text(narrow=True) if wide else whole
 
 
 def describe_target(target: str, frame: pd.DataFrame) -> str:

@@ -41,7 +41,11 @@ class Progress:
         while not self._ended.wait(pause):
             full = WIDTH * self.done // self.total
             seconds = time.monotonic() - self._start
-            line = f"[{'█' * full}{'·' * (WIDTH - full)}] {self.done} of {self.total} {self.what}, {seconds:.0f} s"
+            left = f", about {seconds * (self.total / self.done - 1):.0f} s left" if self.done else ""
+            line = (
+                f"[{'█' * full}{'·' * (WIDTH - full)}] {self.done} of {self.total} {self.what}, {seconds:.0f} s{left}"
+            )
+            line = line.ljust(shown)  # so that a shorter line wipes a longer one
             self._stream.write(f"\r{line}")
             self._stream.flush()
             shown, pause = len(line), PACE

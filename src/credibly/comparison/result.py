@@ -35,6 +35,7 @@ SHOWN = {  # column: heading and format in text
     "khat": ("khat", ".2f"),
     "fit_time": ("seconds", ".2g"),
 }
+NARROW = ["log_evidence", "log_evidence_se", "probability", "loo", "khat"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -162,24 +163,28 @@ class Comparison:
 
     # --- text --------------------------------------------------------------------------------------------------
 
-    def _table(self) -> TextTable:
+    def _table(self, names: Sequence[str]) -> TextTable:
         several = len({row.kind for row in self.rows}) > 1
-        cells = [["", *(["kind"] if several else []), *(heading for heading, _ in SHOWN.values())]]
+        cells = [["", *(["kind"] if several else []), *(SHOWN[name][0] for name in names)]]
         for i, row in enumerate(self.rows):
-            numbers = [_cell(self.columns[name][i], form) for name, (_, form) in SHOWN.items()]
+            numbers = [_cell(self.columns[name][i], SHOWN[name][1]) for name in names]
             cells.append([_marked(row), *([row.kind] if several else []), *numbers])
         of = "" if self.classes_ is None else f", classes {self.classes_.tolist()}"
         title = f"Comparison of {len(self.rows)} models by {self.by}{of}"
-        return TextTable(title, cells, len(cells[0]) - len(SHOWN), self.notes)
+        return TextTable(title, cells, len(cells[0]) - len(names), self.notes)
+
+    def to_text(self, *, narrow: bool = False) -> str:
+        """The table as text; `narrow` leaves out what a terminal of 80 columns has no room for."""
+        return str(self._table(NARROW if narrow else list(SHOWN)))
 
     def __str__(self) -> str:
-        return str(self._table())
+        return self.to_text()
 
     def __repr__(self) -> str:
         return str(self)
 
     def _repr_html_(self) -> str:
-        return self._table().html()
+        return self._table(list(SHOWN)).html()
 
 
 def _marked(row: Measured) -> str:

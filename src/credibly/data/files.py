@@ -1,7 +1,7 @@
 """Files that appear under their name whole, or not at all."""
 
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,13 +38,11 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
     """
     final = Path(path)
     check_name(final, overwrite)
-    handle, name = tempfile.mkstemp(prefix=f".{final.name[:100]}.", suffix=".part", dir=final.parent)
-    os.close(handle)
-    part = Path(name)
+    part = final.with_name(f".{final.name[:100]}.{secrets.token_hex(8)}.part")
+    part.touch(exist_ok=False)  # with the permissions of any new file, where tempfile's are the owner's only
     try:
         yield part
         _flush(part)
-        part.chmod(0o666 & ~_umask())  # mkstemp's files are readable by their owner only
         _take_name(part, final, overwrite)
     finally:
         part.unlink(missing_ok=True)
@@ -78,9 +76,3 @@ def _flush(part: Path) -> None:
     """What was written is on the disk before the name is taken, so that a power cut leaves the old file or the new."""
     with part.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
