@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV   := .venv
 RUN    := $(VENV)/bin/python
-PYTEST_ARGS ?=
+# One process per core; `make test PYTEST_ARGS=` runs in one.
+PYTEST_ARGS ?= -n auto
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:            # two pips in one environment would fight
@@ -50,13 +51,13 @@ $(DOCS): pyproject.toml $(MADE)
 # --- verbs --------------------------------------------------------------------
 
 demo: $(DEMO)  ## fit, compare and certify models of two real data sets; prints tables, writes demo-report.html
-	$(RUN) -m credibly demo --out demo-report.html
+	$(RUN) -m credibly demo --out demo-report.html --force
 
 test: check  ## everything CI runs: check, then the tests
 	$(RUN) -m pytest tests $(PYTEST_ARGS)
 
 test-slow: $(DEV)  ## the tests marked slow
-	$(RUN) -m pytest tests -m slow $(PYTEST_ARGS) || test $$? -eq 5  # 5: there are none
+	$(RUN) -m pytest tests -m slow || test $$? -eq 5  # 5: there are none
 
 check: $(DEV)  ## formatting, lint, strict types, the examples in docstrings
 	$(RUN) -m ruff format --check .

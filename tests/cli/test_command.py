@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from credibly import BayesianLogisticRegression, load
 from credibly.cli.main import app
+from credibly.cli.shell import run_app
 
 
 def run(*arguments):
@@ -168,10 +169,13 @@ def test_report(cancer, tmp_path):
 def test_the_code_in_a_report_makes_the_same_page(cancer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "report.html"
-    options = ["--no-compare", "--exclude", "size", "--prior", "student:4,1", "-m", "cauchit", "-o", "report.html"]
-    done("report", "cancer.csv", "-t", "diagnosis", *options)
+    pd.read_csv(cancer).to_csv("other.csv", index=False, sep="|", decimal=",")
+    choices = ["--no-compare", "--exclude", "size", "--prior", "student:4,1", "-m", "cauchit", "-o", "report.html"]
+    about = ["--level", "0.8", "--seed", "3", "--title", "Lumps", "--decimal", ",", "--missing-marker", "none"]
+    done("report", "other.csv", "-t", "diagnosis", *choices, *about)
     page = out.read_text()
-    code = html.unescape(page[page.index("import pandas") : page.index("</code>", page.index("import pandas"))])
+    start = page.index("from credibly import")
+    code = html.unescape(page[start : page.index("</code>", start)])
     out.unlink()
     exec(code, {})
     again = out.read_text()
@@ -257,7 +261,8 @@ def test_other_bad_input(cancer, model, tmp_path):
     assert "none.csv" in refused("fit", tmp_path / "none.csv", "-t", "y")
     assert "Did you mean 'diagnosis'" in refused("fit", cancer, "-t", "diagnosi")
     assert "--target NAME" in refused("fit", cancer)
-    assert "--model must be one of" in refused("fit", cancer, "-t", "diagnosis", "-m", "forest")
+    assert "There is no model 'forest'" in refused("fit", cancer, "-t", "diagnosis", "-m", "forest")
+    assert "--exclude diagnosis" in refused("fit", cancer, "-t", "diagnosis", "--exclude", "diagnosis")
     assert "missing must be one of" in refused("fit", cancer, "-t", "diagnosis", "--missing", "guess")
     assert "no such file" in refused("show", tmp_path / "none").lower()
     (tmp_path / "junk").write_bytes(b"junk")
@@ -282,6 +287,67 @@ def test_cells_of_another_type_are_named(cancer, model, tmp_path):
     assert "'wide'" in line
     assert "line 9" in line
     assert not (tmp_path / "p.csv").exists()
+
+
+def test_json_and_predictions_do_not_share_a_stream(cancer, model):
+    result = run("predict", model, cancer, "--json")
+    assert result.exit_code == 2
+    assert "a file of their own" in json.loads(result.stdout)["error"]
+
+
+def test_usage_errors_are_one_line_and_one_object(capsys):
+    assert run_app(app, ["fit", "--json"]) == 2
+    said = capsys.readouterr()
+    assert "data" in json.loads(said.out)["error"]
+    assert len(said.err.splitlines()) == 1
+    assert run_app(app, ["fit", "x.csv", "--nonsense"]) == 2
+    assert "credibly fit: No such option: --nonsense" in capsys.readouterr().err
+    assert run_app(app, []) == 0
+    assert "Usage:" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("one", "zero"),
+    [("1e0", "0"), ("+1", "-1"), ("1.0", "0.0"), ("true", "false"), ("TRUE", "FALSE"), ("01", "02"), ("0.50", "1")],
+)
+def test_the_truth_is_read_as_in_training(tmp_path, one, zero):
+    x = np.arange(60) * 0.37
+    lines = [f"{a},{one if np.sin(a) > 0.1 else zero}" for a in x]
+    (tmp_path / "l.csv").write_text("\n".join(["x,y", *lines]))
+    done("fit", tmp_path / "l.csv", "-t", "y", "-o", tmp_path / "m")
+    assert found("predict", tmp_path / "m", tmp_path / "l.csv", "-o", tmp_path / "p.csv")["score"]["rows"] == 60
+
+
+def test_labels_that_the_model_does_not_know_are_not_scored_and_told(cancer, model, tmp_path):
+    frame = pd.read_csv(cancer)
+    frame.loc[:9, "diagnosis"] = "unsure"
+    frame.to_csv(tmp_path / "odd.csv", index=False)
+    result = run("predict", model, tmp_path / "odd.csv", "-o", tmp_path / "p.csv", "--json")
+    assert json.loads(result.stdout)["result"]["score"]["rows"] == 140
+    assert "'unsure', which the model does not know" in str(json.loads(result.stdout)["result"]["warnings"])
+
+
+def test_numbers_beyond_reason_are_refused_in_predictions_as_in_fits(cancer, model, tmp_path):
+    frame = pd.read_csv(cancer)
+    frame.loc[3, "radius"] = 1e300
+    frame.to_csv(tmp_path / "huge.csv", index=False)
+    assert "'radius' must hold numbers up to 1e+100" in refused("predict", model, tmp_path / "huge.csv")
+
+
+def test_boolean_labels_are_spelt_alike_everywhere(tmp_path):
+    x = np.arange(40) * 0.37
+    pd.DataFrame({"x": x, "y": np.sin(x) > 0}).to_csv(tmp_path / "flags.csv", index=False)
+    done("fit", tmp_path / "flags.csv", "-t", "y", "-o", tmp_path / "m")
+    done("predict", tmp_path / "m", tmp_path / "flags.csv", "-o", tmp_path / "p.csv")
+    table = pd.read_csv(tmp_path / "p.csv", dtype=str)
+    assert list(table)[:3] == ["prediction", "p_False", "p_True"]
+    assert set(table["prediction"]) <= {"True", "False"}
+
+
+def test_fit_says_how_far_to_trust_it(cancer):
+    text = done("fit", cancer, "-t", "diagnosis").stdout
+    assert found("fit", cancer, "-t", "diagnosis")["trust"] in text
+    assert found("fit", cancer, "-t", "diagnosis", "--prior", "none", "--exclude", "size,perimeter")["trust"] is None
 
 
 def test_new_levels_and_further_columns_are_told(cancer, model, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from credibly import BayesianLogisticRegression, GaussianProcessClassifier, Jeffreys, NaiveBayes, Normal, StudentT
 from credibly.cli.models import MODELS, Options, Size, candidates, make_model, suitable
-from credibly.errors import InputError
+from credibly.errors import DataWarning, InputError
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -49,7 +49,7 @@ def test_options_without_meaning_are_refused():
         make_model("logistic", Options(label_noise="some"))
     with pytest.raises(InputError, match="--inference must be one of"):
         make_model("logistic", Options(inference="mcmc"))
-    with pytest.raises(InputError, match="--model must be one of logistic"):
+    with pytest.raises(InputError, match="There is no model 'forest'; choose from logistic"):
         make_model("forest", Options())
 
 
@@ -63,7 +63,8 @@ def test_models_that_suit_the_data():
 def test_candidates_by_name_take_the_options():
     found = candidates("logistic, naive-bayes", Options(), Size(10, 2, False))
     assert [type(it) for it in found.values()] == [BayesianLogisticRegression, NaiveBayes]
-    everything = candidates(None, Options(inference="ep", prior="normal:1"), Size(10, 2, False))
+    with pytest.warns(DataWarning, match="are for logistic"):
+        everything = candidates(None, Options(inference="ep", prior="normal:1"), Size(10, 2, False))
     assert everything["logistic"].inference == everything["gp"].inference == "ep"
     assert isinstance(everything["gp"], GaussianProcessClassifier)
     with pytest.raises(InputError, match="separated by commas"):

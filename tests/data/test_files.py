@@ -69,3 +69,21 @@ def test_of_many_writers_one_wins_whole(tmp_path):
         thread.join()
     assert len(set(final.read_text())) == 1
     assert os.listdir(tmp_path) == ["out.txt"]
+
+
+def test_a_link_stays_and_a_private_file_stays_private(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("old")
+    target.chmod(0o600)
+    link.symlink_to(target)
+    with written_whole(link) as part:
+        part.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
+def test_what_is_no_ordinary_file_is_refused(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="no ordinary file"), written_whole(tmp_path / "pipe"):
+        pytest.fail("the block must not run")

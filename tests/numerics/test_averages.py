@@ -330,3 +330,11 @@ def test_the_public_names_are_these():
         "softmax",
     ]
     assert all(getattr(public, name) is getattr(averages, name) for name in public.__all__)
+
+
+@pytest.mark.parametrize("K", [20, 33, 34, 50, 100])
+def test_many_classes_that_are_alike_share_alike(K):
+    """By symmetry every class has 1/K, whatever the common variance."""
+    p = averages.softmax(np.zeros((2, K)), np.array([np.eye(K), 4 * np.eye(K)]))
+    assert_allclose(p, 1 / K, rtol=0, atol=2e-4)  # doses stop when they agree to 1e-4: an estimate, so twice that
+    assert_allclose(p.sum(axis=1), 1, rtol=1e-6)  # points are summed in single precision

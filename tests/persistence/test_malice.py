@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from credibly import BayesianLogisticRegression, Normal
 from credibly.errors import ModelFileError
 from credibly.persistence import header, load, save
+from credibly.persistence.codecs import check_hashed
 from credibly.persistence.tree import Encoder
 from persistence.forge import DIGITS, SEAL, archive_of, edited, members, resealed, with_header, written
 
@@ -514,3 +515,12 @@ def test_headers_are_read_with_the_same_care(tmp_path, good):
     for data in (archive_of([("header.json", b"x")]), with_header(good, b"[" * 100_000), with_header(good, b"[]")):
         with pytest.raises(ModelFileError):
             header(written(tmp_path, data))
+
+
+def test_keys_that_would_be_hashed_for_ever_are_refused():
+    nested: tuple = (1,)
+    for _ in range(60):
+        nested = (nested, nested)
+    with pytest.raises(ModelFileError, match="nested too deeply"):
+        check_hashed([nested])
+    check_hashed([(1, (2, 3)), "a", frozenset({1})])

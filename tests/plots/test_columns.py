@@ -20,6 +20,7 @@ from credibly import (
 )
 from credibly.basis import GaussianBasis
 from credibly.errors import InputError
+from credibly.plots.rows import Rows
 from credibly.tables.model import TableModel
 
 
@@ -248,3 +249,19 @@ def test_it_draws_where_it_is_told_to(cancer, logit):
     _, (left, right) = plt.subplots(1, 2)
     assert plots.effect(logit, cancer.X, 0, ax=left) is left
     assert plots.latent_function(logit, *cancer, ax=right) is right
+
+
+def test_levels_that_are_columns_of_0_and_1_are_drawn_as_one_category():
+    rng = np.random.default_rng(0)
+    ward = rng.integers(3, size=90)
+    X = pd.DataFrame(
+        {"age": rng.normal(size=90), **{f"ward={name}": (ward == k) + 0.0 for k, name in enumerate("abc")}}
+    )
+    y = rng.random(90) < np.array([0.2, 0.5, 0.8])[ward]
+    model = BayesianLogisticRegression().fit(X, y)
+    ax = plots.effect(model, X, "ward")
+    at = pd.DataFrame([[np.median(X["age"]), *row] for row in np.eye(3)], columns=X.columns)
+    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), model.predict_proba(at)[:, 1])
+    assert [it.get_text().split()[0] for it in ax.get_xticklabels()] == ["a", "b", "c"]
+    typical = Rows.of(X).typical(1)
+    assert typical.iloc[0, 1:].tolist() == np.eye(3)[np.bincount(ward).argmax()].tolist()

@@ -26,14 +26,19 @@ from credibly import (
     QuadraticDiscriminant,
     compare,
 )
+from credibly.comparison.measures import Evidence, Measured
+from credibly.comparison.result import Comparison
+from credibly.diagnostics.calibration import calibration_test
+from credibly.diagnostics.cross_validation import CrossValidated
 from credibly.errors import InputError
 from credibly.report import About, Report, Settings, report, report_table
 from credibly.report.limits import limits
 from credibly.report.material import gather
-from credibly.report.performance import Failed, performance
+from credibly.report.performance import Failed, Performance, calibration_doubtful, calibration_words, performance
 from credibly.report.provenance import fingerprint
+from credibly.report.ranking import ranking_words
 from credibly.report.trust import trust
-from credibly.report.weights import effects
+from credibly.report.weights import Links, effects, said_of
 from helpers import load_by_path
 
 pages = load_by_path(Path(__file__).with_name("pages.py"))
@@ -306,14 +311,72 @@ def test_limits_are_chosen_by_what_is_true():
     assert separated not in said_limits(logit, X, y)
     assert separated in said_limits(logit, X.iloc[:, :2].assign(sign=(y == "benign") + 0.0), y)
     assert small not in said_limits(logit, X, y)
-    few = np.r_[np.flatnonzero(y == "malignant")[:20], np.flatnonzero(y == "benign")]
-    assert small in said_limits(logit, X.iloc[few], y[few])
+    for n, said in ((3, True), (20, False)):  # of some sixty rows
+        few = np.r_[np.flatnonzero(y == "malignant")[:n], np.flatnonzero(y == "benign")]
+        assert (small in said_limits(logit, X.iloc[few], y[few])) is said
+    both = np.r_[np.flatnonzero(y == "malignant")[:5], np.flatnonzero(y == "benign")[:5]]
+    assert small not in said_limits(logit, X.iloc[both], y[both])  # all of them
+    mostly = X.iloc[:, :2].assign(sign=((y == "benign") & (np.arange(len(y)) % 2 == 0)) + 0.0)
+    assert separated not in said_limits(logit, mostly, y)
+    assert any(it.startswith("Some rows can be told without error (") for it in said_limits(logit, mostly, y))
     assert words in said_limits(logit, X, y)
     assert words not in said_limits(BayesianLogisticRegression(label_noise=0.05), X, y)
     gaps = X.mask(np.broadcast_to(np.arange(len(X))[:, None] % 9 == 0, X.shape) & (np.arange(4) < 2))
     assert "Cells are missing." in said_limits(NaiveBayes(features="gaussian"), gaps, y)
     assert "Cells are missing." not in said_limits(NaiveBayes(features="gaussian"), X, y)
     assert "Cells are missing." in said_limits(logit, X, y, table=gaps)
+
+
+def test_the_verdict_on_calibration_counts_groups_as_well_as_the_test():
+    # As wrong at p as at 1 - p, in the same direction: what the test adds up, (y - p)(1 - 2p), is then zero.
+    said = np.repeat(np.linspace(0.05, 0.95, 10), 100)
+    truth = said + np.repeat([0.0, 0.1, -0.2, 0.25, -0.25, -0.25, 0.25, -0.2, 0.1, 0.0], 100)
+    codes = (np.tile((np.arange(100) + 0.5) / 100, 10) < truth).astype(int)
+    X, y = cancer()
+    material = gather(LinearDiscriminant().fit(X, y), X, y, About(), FEW)
+    proba = np.column_stack([1 - said, said])
+    folds = CrossValidated(np.arange(1000), np.log(proba), proba, 2, ())
+    found = Performance(codes, codes, folds, (), ())
+    assert calibration_test(codes, proba, labels=[0, 1]).pvalue > 0.05  # or the test needs other data
+    assert calibration_doubtful(material, found)
+    assert calibration_words(material, found).startswith("Take the probabilities with care: only 2 of 10 groups")
+    right = (np.tile((np.arange(100) + 0.5) / 100, 10) < said).astype(int)
+    good = found._replace(y=right, codes=right)
+    assert not calibration_doubtful(material, good)
+    assert "10 of 10 groups" in calibration_words(material, good)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (Evidence(-10, 0.1, 0.3), Evidence(-14, 0.1, 0.3), "ahead of b: strong evidence."),
+        (Evidence(-10, np.nan, 0.9, "no"), Evidence(-14, 0.1), "not settled: the number of a is not reliable (k-hat"),
+        (Evidence(-10, 0.1, np.inf), Evidence(-14, 0.1), "not settled: the number of a is not reliable (k-hat ∞)"),
+        (Evidence(-10, 0.1), Evidence(-14, 5.0), "not settled: that of b is known to ± 5.0 only."),
+    ],
+)
+def test_an_order_that_is_not_settled_is_not_called_strong(first, second, said):
+    rows = [Measured("a", "evidence", evidence=first), Measured("b", "evidence", evidence=second)]
+    words = ranking_words(Comparison.of(rows, "log_evidence", {}, None))
+    assert said in words[1]
+
+
+def test_an_effect_that_the_rows_do_not_determine_is_said_to_be_so():
+    X, y = cancer()
+    X = X.iloc[:, [1]]
+    it = effects(gather(BayesianLogisticRegression().fit(X, y), X, y, About(), FEW))[0]
+    wide = it._replace(low=-50.0, high=60.0)
+    assert said_of(wide, Links(True, ""), 0.9).endswith("is not determined by these rows.")
+    assert "not determined" not in said_of(it, Links(True, ""), 0.9)
+
+
+def test_whole_numbers_of_a_column_are_whole_and_years_have_no_comma():
+    X, y = cancer()
+    X = X.iloc[:, :1].assign(year=2008.0 + np.arange(len(X)) % 5, code=12345.0 + np.arange(len(X)))
+    page = Page(report(LinearDiscriminant().fit(X, y), X, y, settings=FEW).html)
+    cells = page.texts_in("td")
+    assert {"2008", "2012", "12,345"} <= set(cells)
+    assert "SHA-256 of the names and cells of the columns used and of the target" in page.words
 
 
 # --- what is given ------------------------------------------------------------------------------------------
@@ -496,3 +559,14 @@ def test_dollar_signs_stay_dollar_signs_in_figures():
     html = report(BayesianLogisticRegression().fit(X, y), X, y, settings=FEW).html
     drawn = [text for tag, text in Page(html).texts if tag in {"text", "tspan"}]
     assert "cost in $ per $x^2$" in drawn
+
+
+def test_recorded_labels_are_scored_as_recorded_where_some_may_be_wrong():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 2))
+    true = (rng.random(600) < 1 / (1 + np.exp(-4 * X[:, 0]))).astype(int)
+    y = np.where(rng.random(600) < 0.2, 1 - true, true)
+    model = BayesianLogisticRegression(label_noise=0.2, prior=Normal(scale=3.0)).fit(X, y)
+    page = report(model, X, y, settings=Settings(random_state=0))
+    assert "do not use it" not in page.html
+    assert "too sure" not in page.html

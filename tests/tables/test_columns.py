@@ -45,7 +45,7 @@ def test_numbers_flags_and_categories_are_told_apart():
 
 def test_levels_are_text_in_order_and_whole_numbers_have_no_point():
     used = choose(table(c=pd.Categorical([3.0, 1.0, 2.0, 10.0] * 10)), "y", None, ())
-    assert used.columns[0].levels == ("1", "10", "2", "3")
+    assert used.columns[0].levels == ("1", "2", "3", "10")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_names_are_strings_and_differ():
 def test_cells_that_are_no_number_are_named_with_their_row():
     with pytest.raises(TableError, match=r"1 of 3 rows do not, the first is row 2: 'two'"):
         numbers(pd.Series([1, "two", 3.0], name="x"), Column("x", "number"))
-    with pytest.raises(TableError, match="finite"):
+    with pytest.raises(TableError, match="up to 1e"):
         numbers(pd.Series([1, np.inf], name="x"), Column("x", "number"))
     with pytest.raises(TableError, match=r"true or false .* 'perhaps'"):
         numbers(pd.Series(["true", "perhaps"], name="x"), Column("x", "flag"))
@@ -146,3 +146,8 @@ def test_flags_are_read_in_every_spelling():
 def test_cells_of_a_category_keep_their_gaps():
     assert cells(pd.Series([1.0, None, "b"], dtype=object)).tolist()[0] == "1"
     assert cells(pd.Series([1.0, None, "b"], dtype=object)).isna().tolist() == [False, True, False]
+
+
+def test_numbers_as_people_write_them_get_a_hint():
+    for cells_ in ([f"{i},5" for i in range(N)], [f"{i}%" for i in range(N)], [f"1,{i:03d}" for i in range(N)]):
+        assert "--decimal ," in kinds(table(x=np.arange(N) * 0.37, odd=cells_))[1]["odd"]

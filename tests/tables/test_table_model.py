@@ -7,12 +7,14 @@ import pytest
 from credibly import (
     BayesianLogisticRegression,
     GaussianProcessClassifier,
+    Jeffreys,
     LinearDiscriminant,
     NaiveBayes,
     Normal,
 )
 from credibly.errors import DataWarning, NotDefinedError, TableError
 from credibly.tables import Choices, ColumnsDesign, TableModel, compare_table
+from credibly.tables.model import fingerprint_of
 
 PRIOR = Normal(scale=2.0)
 
@@ -41,7 +43,8 @@ def test_indicators_of_all_levels_and_the_numbers_of_the_estimator(table):
     np.testing.assert_array_equal(model.predict_log_proba(table), plain.predict_log_proba(by_hand(table)))
     np.testing.assert_array_equal(model.predict_interval(table, 0.8), plain.predict_interval(by_hand(table), 0.8))
     assert str(model.summary()) == str(plain.summary())
-    assert model.notes == ("Not used: row, which looks like an identifier or a row number.",)
+    (note,) = model.notes
+    assert note.startswith("Not used: row, which looks like an identifier or a row number; name it among the features")
 
 
 def test_without_a_prior_the_first_level_is_the_reference(table):
@@ -253,3 +256,35 @@ def test_a_formula_names_the_target_or_the_caller_does(table):
         TableModel.fit(estimator, table, "sex", Choices(formula="ill ~ age"))
     with pytest.raises(TableError, match="leave features and exclude out"):
         TableModel.fit(estimator, table, "ill", Choices(formula="ill ~ age", features=["age"]))
+
+
+def test_levels_of_an_ordered_category_keep_its_order_by_every_door(table):
+    table["dose"] = pd.Categorical(table["dose"], ["none", "low", "high"], ordered=True)
+    columns = TableModel.fit(BayesianLogisticRegression(prior=None), table, "ill")
+    formula = BayesianLogisticRegression.from_formula("ill ~ age + sex + dose", table, prior=None)
+    assert columns.design.names == formula.design.names == ("age", "sex=m", "dose=low", "dose=high")
+
+
+def test_jeffreys_prior_needs_a_reference_level(table):
+    model = TableModel.fit(BayesianLogisticRegression(prior=Jeffreys()), table, "ill")
+    assert model.design.encoding == "reference"
+
+
+def test_what_was_dropped_in_training_is_dropped_in_a_certificate_or_report(gappy):
+    model = TableModel.fit(LinearDiscriminant(), gappy, "ill", Choices(missing="drop"))
+    assert len(model.training_rows(gappy).y) == len(gappy.dropna())
+    assert len(TableModel.fit(LinearDiscriminant(), gappy, "ill").training_rows(gappy).y) == len(gappy)
+
+
+def test_a_model_that_shrinks_takes_no_gaps(gappy):
+    shrinking = LinearDiscriminant(shrinkage="ledoit_wolf")
+    with pytest.raises(TableError, match="needs every cell"):
+        TableModel.fit(shrinking, gappy, "ill")
+    TableModel.fit(shrinking, gappy, "ill", Choices(missing="impute"))
+
+
+def test_the_fingerprint_of_the_training_table_is_found_again(gappy):
+    for choices in (Choices(missing="drop"), Choices(missing="impute")):
+        model = TableModel.fit(BayesianLogisticRegression(prior=PRIOR), gappy, "ill", choices)
+        assert fingerprint_of(model, gappy) == model.data
+        assert fingerprint_of(model, gappy[10:]) != model.data

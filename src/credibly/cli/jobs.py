@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from credibly import NaiveBayes
+from credibly import GaussianProcessClassifier, NaiveBayes
 from credibly.cli.families import column_families
-from credibly.cli.models import AUTO, Options, Size, candidates, make_model
+from credibly.cli.models import AUTO, MOST_ROWS_GP, Options, Size, candidates, make_model
 from credibly.cli.progress import busy
-from credibly.cli.reading import Table
-from credibly.errors import TableError
+from credibly.cli.reading import ReadOptions, Table
+from credibly.errors import CrediblyError, DataWarning, TableError
 from credibly.persistence import load
 from credibly.report import About, Report, Settings
 from credibly.tables import Choices, FormulaDesign, TableComparison, TableModel, compare_table
-from credibly.tables.columns import choose
+from credibly.tables.columns import choose, shortened
 from credibly.tables.formula import target_of
 from credibly.tables.target import as_array, labelled
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_ROWS_COMPARED = 20_000  # in a report that was not told whether to compare; a comparison fits dozens of times
+MOST_COLUMNS_CERTIFIED = 100
 
 
 class Task(NamedTuple):
@@ -78,13 +80,31 @@ def fit(task: Task, name: str) -> tuple[TableModel, TableComparison | None]:
         return TableModel.fit(estimator, task.frame, task.named_target, task.choices), None
 
 
+def trust(model: TableModel, task: Task) -> str | None:
+    """What the certificate says in one sentence, where there is one and it is quick to have."""
+    quick = MOST_ROWS_GP if isinstance(model.model, GaussianProcessClassifier) else MOST_ROWS_COMPARED
+    small = len(task.frame) <= quick and len(model.design.names) <= MOST_COLUMNS_CERTIFIED
+    if not small or not hasattr(model.model, "certify"):
+        return None
+    try:
+        with busy("checking the approximation"):
+            return model.certify(task.frame, random_state=task.seed).verdict
+    except CrediblyError:  # a flat prior has no certificate
+        return None
+
+
 def _suited(estimator: Any, task: Task) -> Any:
     """Naive Bayes with densities that suit the columns; others as they are."""
     if not isinstance(estimator, NaiveBayes) or task.choices.formula is not None:
         return estimator
     known = labelled(task.frame, task.named_target)
     used = choose(known.frame, task.named_target, task.choices.features, task.choices.exclude)
-    return estimator.set_params(features=column_families(known.frame, used.columns, as_array(known.y)) or "auto")
+    families = column_families(known.frame, used.columns, as_array(known.y))
+    for family, word in (("gaussian", "rounded measurements (Gaussian)"), ("poisson", "counts (Poisson)")):
+        if names := [name for name, chosen in families.items() if chosen == family]:
+            said = f"naive-bayes reads whole numbers as {word} in {shortened(names)}: that has the larger evidence."
+            warnings.warn(said, DataWarning, stacklevel=2)
+    return estimator.set_params(features=families or "auto")
 
 
 def compare(task: Task, names: str | None, by: str) -> TableComparison:
@@ -113,6 +133,7 @@ class Page(NamedTuple):
     level: float
     command: str
     data: str
+    reading: ReadOptions
 
 
 def write_report(task: Task, model: TableModel, found: TableComparison | None, page: Page) -> Report:
@@ -138,15 +159,19 @@ def _code(task: Task, model: TableModel, page: Page) -> str:
     options = ", ".join(f"{key}={value!r}" for key, value in given if repr(value) != default[key])
     priors = [prior for prior in ("Jeffreys", "Normal", "StudentT") if f"{prior}(" in options]
     without = f".drop(columns={list(task.excluded)!r})" if task.excluded else ""
-    read = "read_parquet" if page.data.endswith(".parquet") else "read_csv"
+    about = f"About(title={page.title!r})" if page.title else "About()"
+    settings = f"Settings(level={page.level!r}, random_state={task.seed!r})"
+    reading = "" if page.reading == ReadOptions() else f", options={page.reading!r}"
+    names = ["Choices", "TableModel"] if asked else ["TableModel"]
     return "\n".join(
         [
-            "import pandas as pd",
             f"from credibly import {', '.join(sorted([name, *priors]))}",
-            "from credibly.tables import Choices, TableModel",
+            f"from credibly.cli.reading import {'ReadOptions, ' if reading else ''}read_table",
+            "from credibly.report import About, Settings",
+            f"from credibly.tables import {', '.join(names)}",
             "",
-            f"table = pd.{read}({page.data!r}){without}",
+            f"table = read_table({page.data!r}{reading}).frame{without}",
             f"model = TableModel.fit({name}({options}), table, {model.target!r}{choices})",
-            f"model.report(table, {str(page.out)!r})",
+            f"model.report(table, {str(page.out)!r}, {about}, {settings})",
         ]
     )

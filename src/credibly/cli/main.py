@@ -15,9 +15,10 @@ from credibly.cli.jobs import Page, Task
 from credibly.cli.models import Options, split_names
 from credibly.cli.progress import bar, busy
 from credibly.cli.reading import MISSING, ReadOptions, Table, columns_of, read_table
-from credibly.cli.shell import Outcome, add_command
-from credibly.cli.text import comparison_text, describe_columns, fit_text
+from credibly.cli.shell import Json, Outcome, add_command, run_app
+from credibly.cli.text import comparison_text, describe_columns, fit_text, saved_text, summary_text
 from credibly.data.files import check_name
+from credibly.errors import InputError
 from credibly.persistence import header, save
 from credibly.tables import Choices, TableModel
 from credibly.tables.columns import check_present
@@ -34,7 +35,7 @@ app = typer.Typer(
 
 def run() -> None:
     """Where the command `credibly` begins."""
-    app()
+    sys.exit(run_app(app, sys.argv[1:]))
 
 
 def _version(asked: bool) -> None:
@@ -53,10 +54,12 @@ def main(
 @add_command(app, "demo")
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the report goes.")] = Path("demo-report.html"),
+    force: o.Force = False,
 ) -> Outcome:
     """Fit, compare and certify models of bundled data; print what they say, and write a report."""
     from credibly.cli.demo import main as run_demo
 
+    check_name(out, overwrite=force)
     run_demo(out)
     return Outcome({"out": out}, "")
 
@@ -78,7 +81,10 @@ def fit(
     fitted, found = jobs.fit(task, model)
     if out is not None:
         save(fitted, out, overwrite=force)
-    return Outcome(_learnt(fitted, level) | {"out": out}, fit_text(fitted, table, found, level, out))
+    trust = jobs.trust(fitted, task)
+    result = _learnt(fitted, level) | {"trust": trust, "out": out}
+    last = [*([f"Certificate: {trust}"] if trust else []), *saved_text(out)]
+    return Outcome(result, fit_text(fitted, table, found, level, last))
 
 
 @add_command(app, "predict")
@@ -88,16 +94,22 @@ def predict(
     out: Annotated[str, typer.Option("--out", "-o", help=".csv, .csv.gz or .parquet; '-' prints CSV.")] = "-",
     level: o.Level = 0.9,
     keep: Annotated[str | None, typer.Option("--keep", help="Columns to copy from the table (an id).")] = None,
+    json: Json = False,
     force: o.Force = False,
     reading: o.Reading = o.Reading(),
 ) -> Outcome:
     """Predict every row of a table: probabilities with intervals, in the order of the rows."""
     from credibly.cli.predicting import Output, predict_file
 
+    if out == "-" and json:
+        raise InputError("With --json the predictions need a file of their own: --out predictions.csv.")
     fitted = jobs.load_model(model)
     kept = split_names(keep) if keep else []
     done = predict_file(fitted, data, _read_options(reading), Output(out, force, level, kept))
-    return Outcome({**done.result, "out": out}, "" if out == "-" else done.text)
+    if out != "-":
+        return Outcome({**done.result, "out": out}, done.text)
+    print(done.text, file=sys.stderr)  # beside the predictions, which standard output holds
+    return Outcome(done.result, "")
 
 
 @add_command(app, "compare")
@@ -166,7 +178,7 @@ def report(
     if found is None and (len(table.frame) <= jobs.MOST_ROWS_COMPARED if compared is None else compared):
         found = jobs.compare(task, None, "evidence")
     command = shlex.join(["credibly", *sys.argv[1:]])
-    page = jobs.write_report(task, fitted, found, Page(out, force, title, level, command, data))
+    page = jobs.write_report(task, fitted, found, Page(out, force, title, level, command, data, _read_options(reading)))
     return Outcome({"out": out, "headline": page.headline}, f"{page.headline}\nWritten to {out}.")
 
 
@@ -180,7 +192,7 @@ def show(model: o.ModelFile, level: o.Level = 0.9) -> Outcome:
         f"Learnt from {fitted.data.rows:,} rows, {fitted.data.columns} columns, SHA-256 {fitted.data.sha256[:16]}…",
         *describe_columns(fitted),
         *fitted.notes,
-        str(fitted.summary(level)),
+        summary_text(fitted, level),
     ]
     return Outcome({"header": about, **_learnt(fitted, level)}, "\n".join(text))
 
@@ -196,6 +208,9 @@ def _read_options(reading: o.Reading) -> ReadOptions:
 def _read(data: str, reading: o.Reading, asked: o.Asked | None = None) -> Table:
     """A table, without the columns that are not wanted: they may be of a kind that cannot be read."""
     options, unwanted = _read_options(reading), split_names(asked.exclude) if asked and asked.exclude else []
+    for name in unwanted:
+        if asked and (name == asked.target or name in (asked.features or "").split(",")):
+            raise InputError(f"--exclude {name}: the column is named as target or feature as well.")
     columns = None
     if unwanted:
         present = columns_of(data, options)

@@ -1,5 +1,6 @@
 """Models by the names that the command gives them, with options as text."""
 
+import warnings
 from collections.abc import Callable
 from inspect import signature
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from credibly import (
     QuadraticDiscriminant,
     StudentT,
 )
-from credibly.errors import InputError
+from credibly.errors import DataWarning, InputError
 
 AUTO = "auto"
 MODELS: dict[str, Callable[..., Any]] = {
@@ -53,7 +54,7 @@ class Size(NamedTuple):
 def make_model(name: str, options: Options) -> Any:
     """An unfitted estimator by its name on the command line."""
     if name not in MODELS:
-        raise InputError(f"--model must be one of {', '.join([*MODELS, AUTO])}; got {name!r}.")
+        raise InputError(f"There is no model {name!r}; choose from {', '.join([*MODELS, AUTO])}.")
     given = {
         "prior": _prior(options.prior, generative=name in GENERATIVE),
         "inference": _one_of(options.inference, INFERENCES, "--inference"),
@@ -71,6 +72,13 @@ def candidates(names: str | None, options: Options, size: Size) -> dict[str, Any
     """The models of a comparison by name: those that are asked for, or all that suit the data."""
     if names is not None:
         return {name: make_model(name, options) for name in split_names(names)}
+    if options != Options():
+        warnings.warn(
+            "--prior, --inference and --label-noise are for logistic, probit and cauchit; other models take what they "
+            "know of them, and their defaults else.",
+            DataWarning,
+            stacklevel=2,
+        )
     return {name: make_model(name, _fitting(name, options)) for name in suitable(size)}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -10,8 +12,10 @@ from credibly.cli.progress import bar
 from credibly.cli.reading import ReadOptions, columns_of, read_batches
 from credibly.cli.shell import Outcome
 from credibly.cli.writing import table_writer
-from credibly.errors import TableError
+from credibly.errors import DataWarning, TableError
+from credibly.numerics.arrays import AnyArray
 from credibly.tables import ColumnsDesign, TableModel
+from credibly.tables.columns import shortened
 from credibly.tables.design import check_sources_named
 
 if TYPE_CHECKING:
@@ -83,6 +87,8 @@ def predict_file(model: TableModel, data: str, options: ReadOptions, output: Out
         )
         for batch in batches:
             found = model.predict_table(batch, output.level)
+            if model.classes_.dtype == bool:  # as the columns p_False and p_True name them
+                found["prediction"] = found["prediction"].map(str, na_action="ignore")
             writer.write(batch[output.keep].join(found))
             tally = tally.plus(Tally(len(found), int(found["prediction"].isna().sum()), *score(model, batch, found)))
     return tally.outcome(output.path, model.target)
@@ -108,15 +114,40 @@ def score(model: TableModel, batch: pd.DataFrame, found: pd.DataFrame) -> tuple[
     if model.target not in batch.columns:
         return 0, 0.0, 0
     labels = [str(label) for label in model.classes_.tolist()]
-    truth = batch[model.target].astype(object).map(_label, na_action="ignore")
+    truth = batch[model.target].astype(object).map(reader_of(model.classes_), na_action="ignore")
+    strange = sorted(set(truth.dropna()) - set(labels))
+    if strange:
+        warnings.warn(
+            f"{model.target} holds {shortened(strange, show=repr)}, which the model does not know; such rows are not "
+            "scored.",
+            DataWarning,
+            stacklevel=2,
+        )
     known = truth.isin(labels).to_numpy() & found["prediction"].notna().to_numpy()
     codes = truth[known].map({label: code for code, label in enumerate(labels)}).to_numpy(dtype=int)
     proba = found[[f"p_{label}" for label in labels]].to_numpy(dtype=float)[known]
-    with np.errstate(divide="ignore"):  # a probability below 1e-308 is a log score of minus infinity
-        log_p = np.log(proba[np.arange(len(codes)), codes])
+    if len(codes) and np.any(getattr(model.model, "label_noise_", 0.0)):  # the table has labels as they were recorded
+        proba = model.model.predict_recorded_proba(model.matrix(batch[known]))
+    chosen = proba[np.arange(len(codes)), codes]
+    log_p = np.log(np.where(chosen > 0.0, chosen, 1.0))
+    if lost := np.flatnonzero(chosen == 0.0).tolist():  # below 1e-308: the logarithm is known all the same
+        again = model.predict_log_proba(batch[known].iloc[lost])
+        log_p[lost] = again[np.arange(len(lost)), codes[lost]]
     return len(codes), float(log_p.sum()), int((proba.argmax(axis=1) == codes).sum())
 
 
-def _label(value: object) -> str:
-    whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if whole else str(value)  # type: ignore[call-overload]
+def reader_of(classes: AnyArray) -> Callable[[object], str]:
+    """How the text of a cell becomes a label, as it did in training: 1e0, +1 and 01 are the label 1."""
+    if classes.dtype == bool:
+        return lambda cell: str(cell).strip().capitalize()
+    numbers = {_number(label): str(label) for label in classes.tolist()}
+    if None in numbers:  # labels that are words
+        return str
+    return lambda cell: numbers.get(_number(cell), str(cell))
+
+
+def _number(cell: object) -> float | None:
+    try:
+        return float(str(cell))
+    except ValueError:
+        return None

@@ -16,6 +16,7 @@ import typer
 
 from credibly.errors import CrediblyError
 
+OWN = {"json", "debug"}
 DONE, UNEXPECTED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
@@ -41,23 +42,30 @@ class Call(NamedTuple):
 def add_command(app: typer.Typer, name: str) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
     """Register a function as a command with --json and --debug; it returns an `Outcome`.
 
-    A parameter whose type is a NamedTuple stands for all its fields: each becomes an option of its own.
+    A function that has a parameter `json` or `debug` is told, too. A parameter whose type is a NamedTuple stands for
+    all its fields: each becomes an option of its own.
     """
 
     def register(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
         parameters = list(inspect.signature(function).parameters.values())
+        asked_for = {it.name for it in parameters}
         groups = {it.name: it.annotation for it in parameters if hasattr(it.annotation, "_fields")}
 
         @functools.wraps(function)
         def command(**given: Any) -> None:
-            as_json, debug = given.pop("json"), given.pop("debug")
-            inputs = {option: plain(value) for option, value in given.items() if value not in (None, False)}
+            as_json, debug = given["json"], given["debug"]
+            said = {it: value for it, value in given.items() if it not in OWN and not (value is None or value is False)}
+            inputs = plain(said)
+            for option in OWN - asked_for:
+                del given[option]
             for group, kind in groups.items():
                 given[group] = kind(**{field: given.pop(field) for field in kind._fields})
             raise typer.Exit(run_command(lambda: function(**given), Call(name, inputs, as_json, debug)))
 
         options = [option for it in parameters for option in _options(it)]
-        options += [_option("json", Json, False), _option("debug", Debug, False)]
+        options += [
+            _option(own, kind, False) for own, kind in (("json", Json), ("debug", Debug)) if own not in asked_for
+        ]
         command.__signature__ = inspect.Signature(options)  # type: ignore[attr-defined]
         command.__annotations__ = {it.name: it.annotation for it in options}
         app.command(name)(command)
@@ -76,6 +84,21 @@ def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
 
 def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def run_app(app: typer.Typer, arguments: list[str]) -> int:
+    """Run the command that the arguments name; wrong ones are told in one line, too."""
+    try:
+        return int(app(arguments or ["--help"], standalone_mode=False) or DONE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        # Typer's own errors, which come from another package in older releases, know their message and exit code.
+        if not hasattr(error, "format_message"):
+            raise
+        name = next((word for word in arguments if not word.startswith("-")), "")
+        message = " ".join(error.format_message().split()) or "Nothing was asked: see credibly --help."
+        return _fail(message, BAD_INPUT, Call(name, {}, "--json" in arguments, False))
 
 
 def run_command(function: Callable[[], Outcome], call: Call) -> int:
@@ -119,7 +142,7 @@ def _fail(message: str, code: int, call: Call) -> int:
         traceback.print_exc()
     if call.as_json:
         print(json.dumps({"command": call.name, "inputs": call.inputs, "error": message}, ensure_ascii=False))
-    print(f"credibly {call.name}: {message}", file=sys.stderr)
+    print(f"{f'credibly {call.name}'.strip()}: {message}", file=sys.stderr)
     return code
 
 

@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from credibly.tables import TableComparison
 
 MOST_NAMES = 12
+MOST_LINES = 80
 
 
-def fit_text(model: TableModel, table: Table, found: TableComparison | None, level: float, out: Path | None) -> str:
-    """What was read, what was learnt, where it went."""
+def fit_text(model: TableModel, table: Table, found: TableComparison | None, level: float, last: list[str]) -> str:
+    """What was read, what was learnt, and what is said in the end."""
     lines = [
         *table.notes,
         describe_target(model.target, table.frame),
@@ -36,12 +37,23 @@ def fit_text(model: TableModel, table: Table, found: TableComparison | None, lev
     if found is not None:
         best = found.comparison.best_
         lines += ["", comparison_text(found.comparison), "", f"auto: this is {best}, which comes first.", ""]
-    lines.append(str(model.summary(level)))
+    return "\n".join([*lines, summary_text(model, level), *last])
+
+
+def summary_text(model: TableModel, level: float) -> str:
+    """The table of what was learnt, cut where it is long."""
+    lines = str(model.summary(level)).splitlines()
+    if len(lines) <= MOST_LINES:
+        return "\n".join(lines)
+    cut = len(lines) - MOST_LINES
+    return "\n".join([*lines[: MOST_LINES - 10], f"… {cut} more lines; --json has all …", *lines[-10:]])
+
+
+def saved_text(out: Path | None) -> list[str]:
+    """Where a model went."""
     if out is None:
-        lines.append("Not saved: --out model.credibly keeps the model.")
-    else:
-        lines.append(f"Saved to {out}. Next: credibly predict {out} NEW.csv --out predictions.csv")
-    return "\n".join(lines)
+        return ["Not saved: --out model.credibly keeps the model."]
+    return [f"Saved to {out}. Next: credibly predict {out} NEW.csv --out predictions.csv"]
 
 
 def comparison_text(comparison: Comparison) -> str:

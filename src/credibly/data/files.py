@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,13 +37,15 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
     >>> final.read_text()
     '42'
     """
-    final = Path(path)
+    final = Path(path).resolve()  # what a link points to is replaced, not the link
     check_name(final, overwrite)
     part = final.with_name(f".{final.name[:100]}.{secrets.token_hex(8)}.part")
     part.touch(exist_ok=False)  # with the permissions of any new file, where tempfile's are the owner's only
     try:
         yield part
         _flush(part)
+        if final.exists():
+            part.chmod(stat.S_IMODE(final.stat().st_mode))  # a file that only its owner may read stays so
         _take_name(part, final, overwrite)
     finally:
         part.unlink(missing_ok=True)
@@ -54,6 +57,8 @@ def check_name(final: Path, overwrite: bool) -> None:
         raise InputError(f"Cannot write {final}: the folder {final.parent} does not exist. Create it first.")
     if final.is_dir():
         raise InputError(f"Cannot write {final}: it is a folder. Give the name of a file.")
+    if final.exists() and not final.is_file():
+        raise InputError(f"Cannot write {final}: it is no ordinary file. Give the name of a file.")
     if not overwrite and final.exists():
         raise InputError(f"{final} exists already. Choose another name, or allow overwriting (--force on the command).")
 

@@ -27,10 +27,15 @@ class CrossValidated(NamedTuple):
     """What models that had not seen a row said of it, and what the shares of the classes alone would have said."""
 
     rows: Codes  # (m,)
-    proba: Array  # (m, K)
-    base: Array  # (m, K)
+    log_proba: Array  # (m, K)
+    base: Array  # (m, K), shares
     folds: int
     warned: tuple[str, ...]  # what the fits warned of
+
+    @property
+    def proba(self) -> Array:
+        """Probabilities, (m, K)."""
+        return np.exp(self.log_proba)
 
 
 class Rows(NamedTuple):
@@ -128,23 +133,23 @@ def cross_validate(
         raise InputError(f"Cross-validation needs two folds or more; got {folds}.")
     n_classes = int(table.codes.max()) + 1
     of_row = stratified_folds(np.random.default_rng(random_state), table.codes, folds)
-    rows, proba, base = [], [], []
+    rows, logs, base = [], [], []
     warned: dict[str, None] = {}
     for fold in np.unique(of_row[of_row >= 0]):
         asked, learnt = np.flatnonzero(of_row == fold), table.take(np.flatnonzero(of_row != fold))
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            said = np.exp(predict(_learnt(model, learnt), take_rows(table.X, asked)))
+            said = predict(_learnt(model, learnt), take_rows(table.X, asked))
         warned |= dict.fromkeys(f"{it.category.__name__}: {it.message}" for it in caught)
         share = np.bincount(learnt.codes, minlength=n_classes) / len(learnt.codes)
         rows.append(asked)
-        proba.append(said)
+        logs.append(said)
         base.append(np.tile(share, (len(asked), 1)))
         if tick is not None:
             tick()
     if not rows:
         raise InputError("Every class has a single row: nothing can be learnt of a class whose only row is left out.")
-    return CrossValidated(np.concatenate(rows), np.concatenate(proba), np.concatenate(base), len(rows), tuple(warned))
+    return CrossValidated(np.concatenate(rows), np.concatenate(logs), np.concatenate(base), len(rows), tuple(warned))
 
 
 def _learnt(model: Any, table: Rows) -> Any:

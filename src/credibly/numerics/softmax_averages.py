@@ -232,7 +232,8 @@ def _point_average(m: Array, B: Array, tol: float) -> Array:
     p, change = np.full(m.shape, np.inf), np.full(len(m), np.inf)
     rows, total = np.arange(len(m)), np.zeros(m.shape)
     single_m, single_B = m.astype(np.float32), B.astype(np.float32)
-    for spent, size in pairwise((0, *_DOSES)):
+    # A dose is made white, so even the first has twice as many pairs of points as there are dimensions.
+    for spent, size in pairwise((0, *(size for size in _DOSES if size >= 4 * B.shape[2]))):
         total[rows] += _sum_over(single_m[rows], single_B[rows], _dose(spent, size, B.shape[2]))
         before, p[rows] = (p[rows], change[rows]), total[rows] / size
         # Old and new points are equally many and equally good: the change is as large as the error that is left.

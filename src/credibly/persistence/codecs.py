@@ -44,6 +44,8 @@ class Codec(NamedTuple):
 
 # --- numbers and text ----------------------------------------------------------------------------------------------
 
+MOST_HASHED = 10_000  # parts of one key or item of a set, shared ones counted as often as they occur
+
 
 def _decode_float(text: Any, _: Down) -> float:
     if text not in ("nan", "inf", "-inf"):
@@ -90,9 +92,28 @@ def _decode_items(payload: Any, down: Down) -> list[Any]:
     return [down(f"[{i}]", item) for i, item in enumerate(payload)]
 
 
+def check_hashed(items: list[Any]) -> None:
+    """Refuse keys so nested that hashing them never ends: a tuple that holds another twice, and so on."""
+    for item in items:
+        if _expanded(item, MOST_HASHED) < 0:
+            raise ModelFileError("a key of a dict or an item of a set is nested too deeply")
+
+
+def _expanded(item: Any, left: int) -> int:
+    """How many steps of hashing are left after this item; negative where there were too few."""
+    left -= 1
+    if isinstance(item, tuple | frozenset):
+        for part in item:
+            if left < 0:
+                break
+            left = _expanded(part, left)
+    return left
+
+
 def _distinct(kind: type[Any]) -> Callable[[Any, Down], Any]:
     def decode(payload: Any, down: Down) -> Any:
         items = _decode_items(payload, down)
+        check_hashed(items)
         made = kind(items)
         if len(made) != len(items):
             raise ModelFileError("an item of a set occurs twice")
@@ -107,6 +128,7 @@ def _encode_dict(value: dict[Any, Any], down: Down) -> Any:
 
 def _decode_dict(payload: Any, down: Down) -> dict[Any, Any]:
     pairs = [(down(f", key {i}", key), down(f"[{i}]", it)) for i, (key, it) in enumerate(payload)]
+    check_hashed([key for key, _ in pairs])
     made = dict(pairs)
     if len(made) != len(pairs):
         raise ModelFileError("a key of a dict occurs twice")

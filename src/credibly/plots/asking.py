@@ -34,7 +34,7 @@ def inside(model: Any, X: Any) -> tuple[Any, Any]:
     """A model one layer further in, and the rows as they reach it."""
     if getattr(model, "steps", None):
         return model.steps[-1][1], model[:-1].transform(X) if len(model.steps) > 1 else X
-    return model.model, model.design.matrix(X)
+    return model.model, model.matrix(X)
 
 
 def can(model: Any, method: str) -> bool:

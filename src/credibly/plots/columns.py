@@ -23,7 +23,7 @@ from credibly.plots.asking import (
     needs,
     probabilities,
 )
-from credibly.plots.rows import Rows
+from credibly.plots.rows import Rows, level_columns, matrix_of
 from credibly.plots.style import (
     BAND,
     BLUE,
@@ -81,7 +81,8 @@ def effect(  # noqa: PLR0913 -- a user's choices, by name
     X : (n, d) array or frame
         Rows that show where the data are; those of the fit, say.
     column : str or int
-        Name or number. Numbers are drawn as a line, words and pairs of numbers (0 and 1) as points.
+        Name or number. Numbers are drawn as a line, words and pairs of numbers (0 and 1) as points. The name of a
+        category whose levels are columns of 0 and 1 (``"sex"`` for ``sex=f`` and ``sex=m``) draws its levels.
     label : optional
         The class. If None: the second of two; of more, all.
     others : "median" (default) or "average"
@@ -106,22 +107,23 @@ def effect(  # noqa: PLR0913 -- a user's choices, by name
     ('petal width (cm)', 'P(True)')
     """
     rows = Rows.of(X)
-    j, classes = rows.find(column), classes_of(model)
+    places, classes = _places(rows, column), classes_of(model)
     chosen = _chosen(classes, label)
     if others not in OTHERS:
         raise InputError(f"others must be one of {', '.join(map(repr, OTHERS))}; got {others!r}.")
-    path = _path(rows, j, AVERAGED_GRID if others == "average" else GRID)
-    said = (_averaged if others == "average" else _at_median)(model, rows, j, path, level)
+    path = _path(rows, places, AVERAGED_GRID if others == "average" else GRID)
+    said = (_averaged if others == "average" else _at_median)(model, rows, places, path, level)
     ax = axes_for(ax)
     for place, k in enumerate(chosen):
         name = "" if classes is None or len(chosen) == 1 else entry(classes[k])
         _draw(ax, path, said, k, (place, len(chosen), name))
     what = "mean of the target" if classes is None else f"P({shown(classes[chosen[0]])})"
     what = what if len(chosen) == 1 else "probability"
-    _finish(ax, rows, j, path, classes is not None)
-    ax.set(xlabel=shown(rows.names[j], 60), ylabel=what)
+    _finish(ax, rows, places, path, classes is not None)
+    along = column if len(places) > 1 else rows.names[places[0]]
+    ax.set(xlabel=shown(along, 60), ylabel=what)
     band = f"{percent(level)} credible interval" if said.low is not None else "no interval: this model has none"
-    headline(ax, f"{what[:1].upper()}{what[1:]} along {shown(rows.names[j])}", f"{band}; {OTHERS[others]}")
+    headline(ax, f"{what[:1].upper()}{what[1:]} along {shown(along)}", f"{band}; {OTHERS[others]}")
     if len(chosen) > 1:
         legend_below(ax)
     return ax
@@ -135,8 +137,22 @@ def _chosen(classes: list[Any] | None, label: Any) -> list[int]:
     return [0]
 
 
-def _path(rows: Rows, j: int, size: int) -> Path:
-    levels, numbers = rows.levels(j), rows.numbers(j)
+def _places(rows: Rows, column: Any) -> list[int]:
+    """The column; of a category, the columns of its levels."""
+    if isinstance(column, str) and column not in rows.names:
+        groups = level_columns(rows)
+        if column in groups:
+            return groups[column]
+    return [rows.find(column)]
+
+
+def _path(rows: Rows, places: list[int], size: int) -> Path:
+    if len(places) > 1:
+        cells = matrix_of(rows, places)
+        seen = np.flatnonzero(cells.any(axis=0))
+        names = [str(rows.names[places[i]]).partition("=")[2] for i in seen]
+        return Path(np.arange(len(names), dtype=float), names, cells[:, seen].argmax(axis=0))  # a row of each level
+    levels, numbers = rows.levels(places[0]), rows.numbers(places[0])
     if levels is not None:
         names = [f"{name:g}" if isinstance(name, float) else name for name in levels.names]
         return Path(np.arange(len(names), dtype=float), names, levels.rows)
@@ -144,23 +160,25 @@ def _path(rows: Rows, j: int, size: int) -> Path:
     return Path(np.linspace(np.nanmin(numbers), np.nanmax(numbers), size), None, None)
 
 
-def _put(rows: Rows, table: Any, j: int, path: Path, times: int) -> Any:
-    """A table with the values of the path in a column, each so many times."""
+def _put(rows: Rows, table: Any, places: list[int], path: Path, times: int) -> Any:
+    """A table with the values of the path in a column (or those of a category), each so many times."""
     if path.rows is None:
-        return rows.put(table, j, np.repeat(path.x, times))
-    return rows.put(table, j, rows.cells(j, np.repeat(path.rows, times)))
+        return rows.put(table, places[0], np.repeat(path.x, times))
+    for j in places:
+        table = rows.put(table, j, rows.cells(j, np.repeat(path.rows, times)))
+    return table
 
 
-def _at_median(model: Any, rows: Rows, j: int, path: Path, level: float) -> Said:
-    return probabilities(model, _put(rows, rows.typical(len(path.x)), j, path, 1), level)
+def _at_median(model: Any, rows: Rows, places: list[int], path: Path, level: float) -> Said:
+    return probabilities(model, _put(rows, rows.typical(len(path.x)), places, path, 1), level)
 
 
-def _averaged(model: Any, rows: Rows, j: int, path: Path, level: float) -> Said:
+def _averaged(model: Any, rows: Rows, places: list[int], path: Path, level: float) -> Said:
     """Averages over rows; their band by draws that all rows share."""
     m = len(path.x)
     most = AVERAGED_ROWS if not hasattr(last_step(model), "kernel_") else max(1, JOINT_DRAWS // m)
     positions = np.unique(np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(np.intp))
-    table = _put(rows, rows.take(np.tile(positions, m)), j, path, len(positions))
+    table = _put(rows, rows.take(np.tile(positions, m)), places, path, len(positions))
     mean = probabilities(model, table, level, band=False).mean
     mean = mean.reshape(m, len(positions), -1).mean(axis=1)
     if not (can(model, "sample_proba") and has_interval(model)):
@@ -187,24 +205,27 @@ def _draw(ax: Axes, path: Path, said: Said, k: int, place: tuple[int, int, str])
     ax.plot(x, mean, marker_of(k if n > 1 else 0), color=colour, ms=7, label=name)
 
 
-def _finish(ax: Axes, rows: Rows, j: int, path: Path, probability: bool) -> None:
+def _finish(ax: Axes, rows: Rows, places: list[int], path: Path, probability: bool) -> None:
     """Limits, and where the data are."""
     quiet(ax, "y")
     if probability:
         ax.set_ylim(-0.1, 1.03)
         ax.set_yticks(np.linspace(0, 1, 6))
     if path.names is not None:
-        count = _counts(rows, j, path)
+        count = _counts(rows, places, path)
         names = [f"{name}\n{n} rows" for name, n in zip(shown_all(path.names, 16), count, strict=True)]
         ax.set_xticks(path.x, names)
         ax.set_xlim(-0.6, len(path.x) - 0.4)
         return
-    numbers = rows.numbers(j)
+    numbers = rows.numbers(places[0])
     assert numbers is not None
     _where(ax, numbers[~np.isnan(numbers)])
 
 
-def _counts(rows: Rows, j: int, path: Path) -> list[int]:
+def _counts(rows: Rows, places: list[int], path: Path) -> list[int]:
+    if len(places) > 1:
+        return [int(n) for n in matrix_of(rows, places).sum(axis=0) if n]
+    j = places[0]
     values = np.asarray(rows.column(j), dtype=object)[~rows.missing(j)]
     assert path.rows is not None
     cells = np.asarray(rows.column(j), dtype=object)

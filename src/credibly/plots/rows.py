@@ -13,6 +13,7 @@ import numpy as np
 
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.plots.indicators import indicator_groups
 
 
 class Levels(NamedTuple):
@@ -130,7 +131,10 @@ class Rows:
         return values.iloc[positions].reset_index(drop=True) if self._frame else values[positions]
 
     def typical(self, n: int) -> Any:
-        """`n` times one row: medians of numbers, and of words and pairs of numbers those seen most often."""
+        """`n` times one row: medians of numbers, and of words and pairs of numbers those seen most often.
+
+        Columns of 0 and 1 that are levels of one category have the level seen most often, so that one of them is 1.
+        """
         table = self.take(np.zeros(n, dtype=np.intp))
         for j in range(len(self.names)):
             numbers = self.numbers(j)
@@ -138,7 +142,27 @@ class Rows:
                 table = self.put(table, j, np.full(n, np.nanmedian(numbers)))
             else:
                 table = self.put(table, j, self.cells(j, np.full(n, _commonest(self, j), dtype=np.intp)))
+        for places in level_columns(self).values():
+            cells = matrix_of(self, places)
+            row = int(cells[:, cells.sum(axis=0).argmax()].argmax())
+            for j in places:
+                table = self.put(table, j, self.cells(j, np.full(n, row, dtype=np.intp)))
         return table
+
+
+def matrix_of(rows: Rows, places: Sequence[int]) -> Array:
+    """Columns of numbers side by side, (n, len(places))."""
+    return np.column_stack([it for j in places if (it := rows.numbers(j)) is not None])
+
+
+def level_columns(rows: Rows) -> dict[str, list[int]]:
+    """Columns of 0 and 1 that are the levels of one category."""
+    marked = [j for j, name in enumerate(rows.names) if isinstance(name, str) and "=" in name]
+    places = [j for j in marked if rows.numbers(j) is not None]
+    if not places:
+        return {}
+    found = indicator_groups([rows.names[j] for j in places], matrix_of(rows, places))
+    return {category: [places[i] for i in at] for category, at in found.items()}
 
 
 def _commonest(rows: Rows, j: int) -> int:

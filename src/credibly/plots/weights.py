@@ -72,7 +72,11 @@ def coefficients(
     >>> [label.get_text() for label in ax.get_yticklabels()][:2]
     ['petal length (cm)', 'petal width (cm)']
     """
-    table = table_of(model, level, standardized=standardized)
+    return forest(table_of(model, level, standardized=standardized), level, most=most, ax=ax)
+
+
+def forest(table: Table, level: float, *, most: int = 30, ax: Axes | None = None) -> Axes:
+    """The picture of any table of numbers with intervals."""
     order = table.by_strength[: how_many(most)]
     K, n = len(table.mean), len(order)
     ax = axes_for(ax, 6.6, 1.7 + 0.25 * (K > 1) + n * (0.27 + 0.16 * (K - 1)))

@@ -44,7 +44,7 @@ def question(material: Material) -> str:
     if material.about.question:
         return material.about.question
     what = material.about.target or "the class"
-    n, d = len(material.codes), len(material.names)
+    n, d = len(material.codes), len(material.sources)
     return (
         f"How probable is each value of {what} ({listed(material.labels, 4)}), given {counted(d, 'column')}? Learnt "
         f"from {counted(n, 'row')}."

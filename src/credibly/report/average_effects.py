@@ -12,9 +12,9 @@ from credibly.estimators.model_average import ModelAverage
 from credibly.numerics.arrays import Array
 from credibly.report.answers import MOST_SENTENCES, Answer
 from credibly.report.material import Material
-from credibly.report.steps import steps
+from credibly.report.steps import Step, steps
 from credibly.report.tables import Cell, Head, Table, bars_of, numeric
-from credibly.report.words import NB, count, direction, level_name, number, percent, probability, surely_short
+from credibly.report.words import NB, counted, direction, level_name, number, percent, plain, probability, surely_short
 
 ROWS, DRAWS = 100, 400  # over which probabilities are averaged; of the posterior
 MOST_COLUMNS = 60
@@ -25,11 +25,9 @@ LOW, HIGH = 0.1, 0.9  # quantiles between which a column is moved
 class Moved(NamedTuple):
     """A column moved in all rows, and what that does to the average probability of a class."""
 
-    name: str
-    place: int
+    step: Step
     start: float
     end: float
-    indicator: bool
     label: str
     before: float
     after: float
@@ -53,12 +51,13 @@ def averaged_answer(material: Material) -> Answer:
     level = material.settings.level
     found = sorted(_moved(material), key=lambda it: -abs(it.change))
     said = tuple(_said(it, level) for it in found[:MOST_SENTENCES])
-    more = len(material.names) - len(found) if found else 0
-    notes = (f"{count(more)} columns beyond the first {MOST_COLUMNS} were not moved.",) if more > 0 else ()
+    more = len(steps(material)) - MOST_COLUMNS
+    were = "was" if more == 1 else "were"
+    notes = (f"{counted(more, 'column')} beyond the first {MOST_COLUMNS} {were} not moved.",) if more > 0 else ()
     if not found:
         notes = ("The columns are not all numbers without gaps, so that moving one of them was not tried.",)
     tables = [*([_table(found, level)] if found else []), _inner(material)]
-    return Answer(_lead(material), said, tuple(tables), tuple(it.place for it in found), notes)
+    return Answer(_lead(material), said, tuple(tables), tuple(it.step.place for it in found), notes)
 
 
 def _lead(material: Material) -> str:
@@ -66,6 +65,8 @@ def _lead(material: Material) -> str:
         "To see what a column does, it is moved from a low to a high value in all rows, the other columns as they are, "
         "and the probabilities are averaged."
     )
+    if material.groups:
+        moved += " A category goes from its commonest level (or the one that the model left out) to another."
     if isinstance(material.model, ModelAverage):
         return f"This is an average of several models, so there is no single coefficient for a column. {moved}"
     return f"A Gaussian process may bend as the data ask, so there is no single coefficient for a column. {moved}"
@@ -78,16 +79,16 @@ def _moved(material: Material) -> list[Moved]:
     rng = np.random.default_rng(material.settings.seed)
     rows = X[stratified_sample(rng, material.codes, ROWS)]
     found = []
-    for j, step in enumerate(steps(material)[:MOST_COLUMNS]):
+    for step in steps(material)[:MOST_COLUMNS]:
         if step.constant:
             continue
-        start, end = (0.0, 1.0) if step.indicator else np.quantile(X[:, j], [LOW, HIGH]).tolist()
+        values = X[:, step.place]
+        start, end = (0.0, 1.0) if step.indicator else np.quantile(values, [LOW, HIGH]).tolist()
         if start == end:
-            start, end = float(X[:, j].min()), float(X[:, j].max())
-        both = np.concatenate([rows, rows])
-        both[: len(rows), j], both[len(rows) :, j] = start, end
+            start, end = float(values.min()), float(values.max())
+        both = np.concatenate([step.put(rows, start), step.put(rows, end)])
         averages = _averages(material, material.rows_like(both))  # (draws, 2, K)
-        found.append(_strongest(material, j, (start, end, step.indicator), averages))
+        found.append(_strongest(material, step, (start, end), averages))
     return found
 
 
@@ -102,7 +103,7 @@ def _averages(material: Material, both: Any) -> Array:
     return averages
 
 
-def _strongest(material: Material, j: int, move: tuple[float, float, bool], averages: Array) -> Moved:
+def _strongest(material: Material, step: Step, move: tuple[float, float], averages: Array) -> Moved:
     """For the class that changes most; of two classes, for the second."""
     before, after = averages.mean(axis=0)
     k = 1 if material.two_classes else int(np.abs(after - before).argmax())
@@ -112,7 +113,7 @@ def _strongest(material: Material, j: int, move: tuple[float, float, bool], aver
         level = material.settings.level
         low, high = np.quantile(change, [0.5 - level / 2, 0.5 + level / 2]).tolist()
         positive = float(((change > 0).sum() + 1) / (len(change) + 2))  # draws are never certain
-    return Moved(material.names[j], j, *move, material.event(k), float(before[k]), float(after[k]), low, high, positive)
+    return Moved(step, *move, material.event(k), float(before[k]), float(after[k]), low, high, positive)
 
 
 def _points(share: float) -> str:
@@ -121,13 +122,13 @@ def _points(share: float) -> str:
 
 
 def _said(it: Moved, level: float) -> str:
-    move = "from 0 to 1" if it.indicator else f"from {number(it.start)} to {number(it.end)}"
+    move = it.step.subject if it.step.group else f"Moving {it.step.name} from {plain(it.start)} to {plain(it.end)}"
     interval = ""
     if not np.isnan(it.low):
         interval = f" (change in points, {level_name(level)}: {_points(it.low)} to {_points(it.high)})"
         interval += f"; {direction(it.sure)}"
     return (
-        f"Moving {it.name} {move} takes the average probability of {it.label} from {percent(it.before)} to "
+        f"{move} takes the average probability of {it.label} from {percent(it.before)} to "
         f"{percent(it.after)}{interval}."
     )
 
@@ -148,7 +149,7 @@ def _table(found: list[Moved], level: float) -> Table:
         ),
         *([Head("Interval", numeric=False, sortable=False)] if drawn else []),
     ]
-    tips = [f"{it.name}: {_points(it.change)} points" for it in found]
+    tips = [f"{it.step.name}: {_points(it.change)} points" for it in found]
     bars = bars_of([(it.low, it.change, it.high) for it in found], tips)
     rows = []
     for it, bar in zip(found, bars, strict=True):
@@ -160,9 +161,9 @@ def _table(found: list[Moved], level: float) -> Table:
         ]
         rows.append(
             [
-                Cell(it.name),
+                Cell(it.step.name),
                 *([Cell(it.label)] if classes else []),
-                numeric(it.end - it.start, f"{number(it.start)} → {number(it.end)}"),
+                numeric(it.end - it.start, it.step.short if it.step.group else f"{plain(it.start)} → {plain(it.end)}"),
                 numeric(it.before, percent(it.before)),
                 numeric(it.after, percent(it.after)),
                 numeric(it.change, _points(it.change)),

@@ -16,8 +16,9 @@ from credibly.diagnostics.inputs import check_level, whole
 from credibly.errors import InputError
 from credibly.report import asked, performance, provenance
 from credibly.report.answers import answer
+from credibly.report.categories import bent_terms, categories_of
 from credibly.report.figures import draw, planned
-from credibly.report.glance import glance
+from credibly.report.glance import columns_words, glance
 from credibly.report.limits import limits
 from credibly.report.material import About, Material, Settings, gather
 from credibly.report.page import Report, rendered
@@ -123,14 +124,18 @@ def report_table(
     >>> page.title
     'species: naive Bayes'
     """
+    from credibly.tables.model import fingerprint_of
+
     about = about or About()
     rows = model.training_rows(frame)
     sources = [name for name in model.design.sources if name in frame.columns]
     filled = about._replace(
         target=about.target or model.target,
         notes=(*model.notes, *about.notes),
-        fingerprint=about.fingerprint or model.data.sha256,
+        fingerprint=about.fingerprint or fingerprint_of(model, frame).sha256,
         table=frame[sources] if about.table is None else about.table,
+        groups=about.groups or categories_of(model.design),
+        bent=about.bent or bent_terms(model.design),
     )
     return report(model.model, rows.X, rows.y, path, filled, settings)
 
@@ -201,7 +206,7 @@ def _title(material: Material) -> str:
 
 def _tiles(material: Material, found: Performance | Failed, certificate: Trust) -> list[tuple[str, str, str]]:
     """Label, number and a word on it, for the top of the page."""
-    tiles = [("Rows", count(len(material.codes)), f"{count(len(material.names))} columns")]
+    tiles = [("Rows", count(len(material.codes)), columns_words(material))]
     if isinstance(found, Performance):
         right, log = found.accuracy, found.log_score
         tiles += [

@@ -12,7 +12,7 @@ from credibly.numerics.arrays import Array
 from credibly.report.answers import MOST_SENTENCES, Answer
 from credibly.report.material import Material
 from credibly.report.tables import Cell, Head, Table, numeric
-from credibly.report.words import count, direction, level_name, number, probability, span
+from credibly.report.words import count, counted, direction, level_name, number, probability, span
 
 MOST_CLASSES = 6  # of which a table shows the means
 
@@ -48,7 +48,9 @@ def generative_answer(material: Material) -> Answer:
     columns = dict.fromkeys(place[means.names[it.row]] for it in found if means.names[it.row] in place)
     rest = len(told) - MOST_SENTENCES
     notes = (
-        (f"The other {count(rest)} columns tell the classes apart less; they are in the table.",) if rest > 0 else ()
+        (f"The other {count(rest)} columns tell the classes apart less; they are in the table.",)
+        if rest > 1
+        else ("The other column tells the classes apart less; it is in the table.",) * rest
     )
     return Answer(_lead(material), said, (_table(material, means, found),), tuple(columns), notes)
 
@@ -131,7 +133,7 @@ def _table(material: Material, means: Means, found: list[Apart]) -> Table:
         for it in found
     ]
     left_out = len(material.classes) - len(shown)
-    more = f"; means of {count(left_out)} more classes are not shown" if left_out else ""
+    more = f"; means of {counted(left_out, 'more class', 'more classes')} are not shown" if left_out else ""
     caption = f"Means within the classes, with {level_name(material.settings.level)} intervals{more}"
     return Table.of(caption, heads, rows)
 

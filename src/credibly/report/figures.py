@@ -14,14 +14,19 @@ from credibly.errors import CrediblyError
 from credibly.estimators.generative_results import GenerativeClassifierBase
 from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.linear_classifier import LinearClassifier
+from credibly.plots.indicators import indicator_groups
+from credibly.plots.weight_tables import Table as WeightTable
+from credibly.plots.weights import forest
 from credibly.report.answers import Answer
 from credibly.report.material import Material
 from credibly.report.performance import Failed, Performance
 from credibly.report.svg import drawn, small_axes
 from credibly.report.trust import Trust
-from credibly.report.words import count, level_name, listed, number
+from credibly.report.weights import effects, link_of
+from credibly.report.words import count, counted, level_name, listed, number
 
 MOST_EFFECTS = 4
+MOST_LEVELS = 8  # of a category that is drawn
 MOST_CURVES = 6  # classes of a ROC figure
 DRAWN_ROWS = 2000  # of which effects and surfaces show the places
 
@@ -70,11 +75,13 @@ def draw(it: Planned) -> Figure:
 def _weights(material: Material) -> list[Planned]:
     model, level = material.model, material.settings.level
     if isinstance(model, LinearClassifier | BayesianGLM):
+        if material.groups:
+            return _steps(material)
         caption = f"Coefficients of standardised columns with {level_name(level)} intervals."
         many = min(len(material.names), 30)
         alt = (
-            f"Forest plot of the coefficients of {count(many)} columns with their intervals, the largest on top; the "
-            "numbers are in the table above."
+            f"Forest plot of the coefficients of {counted(many, 'column')} with their intervals, the largest on top; "
+            "the numbers are in the table above."
         )
     elif isinstance(model, GenerativeClassifierBase):
         caption = f"Means within the classes, from the average of the classes, with {level_name(level)} intervals."
@@ -84,17 +91,55 @@ def _weights(material: Material) -> list[Planned]:
     return [Planned("coefficients", "answer", caption, lambda: plots.coefficients(model, level), lambda ax: alt)]
 
 
+def _steps(material: Material) -> list[Planned]:
+    """Where there are categories: a single coefficient of a level says nothing, its difference from another does."""
+    found, level = effects(material), material.settings.level
+    if not found:
+        return []
+    labels = list(dict.fromkeys(it.label for it in found))
+    names = [it.step.name for it in found[: len(found) // len(labels)]]
+    mean, low, high = (
+        np.array([getattr(it, end) for it in found]).reshape(len(labels), -1) for end in ("mean", "low", "high")
+    )
+    bases, link = listed([it.base_name for it in material.groups]), link_of(material.model)
+    score = "log odds" if link.odds else "score"
+    against = f" against {found[0].against}" if found[0].against else ""
+    table = WeightTable(
+        names, labels if len(labels) > 1 else None, mean, low, high, "Effects",
+        f"change of the {score}\nfor one step in the column", link.odds,
+    )  # fmt: skip
+    caption = (
+        f"What one step does to the {score}{against}, with {level_name(level)} intervals: one standard deviation more, "
+        f"1 instead of 0, or a level instead of {bases}."
+    )
+    alt = f"Forest plot of {counted(min(len(names), 30), 'effect')} with intervals; the numbers are in the table above."
+    return [Planned("coefficients", "answer", caption, lambda: forest(table, level), lambda ax: alt)]
+
+
 def _effects(material: Material, answer: Answer) -> list[Planned]:
     if hasattr(material.X, "toarray"):
         return []
     rows = stratified_sample(np.random.default_rng(material.settings.seed), material.codes, DRAWN_ROWS)
     X = take_rows(material.X, rows)
-    return [_effect(material, X, j) for j in answer.columns[:MOST_EFFECTS]]
+    shown = [j for j in dict.fromkeys(_first(material, j) for j in answer.columns) if j is not None]
+    return [_effect(material, X, j) for j in shown[:MOST_EFFECTS]]
+
+
+def _first(material: Material, j: int) -> int | None:
+    """The column that stands for a picture: a category has one; none where its levels cannot all be drawn."""
+    group = next((it for it in material.groups if j in it.places), None)
+    if group is None or material.matrix is None:
+        return j
+    whole = group.base is not None and indicator_groups(material.names, material.matrix).get(group.column)
+    return group.places[0] if whole and len(group.places) <= MOST_LEVELS else None
 
 
 def _effect(material: Material, X: Any, j: int) -> Planned:
     level, name = material.settings.level, material.names[j]
     column = X.columns[j] if hasattr(X, "columns") else j
+    category = next((it.column for it in material.groups if j in it.places), None)
+    if category is not None:
+        name = column = category
 
     def alt(ax: Any) -> str:
         curves = [line.get_xydata() for line in ax.get_lines() if len(line.get_xydata()) > 10]
@@ -107,7 +152,8 @@ def _effect(material: Material, X: Any, j: int) -> Planned:
         ]
         return f"Probability against {name}. {'The curve goes' if len(said) == 1 else 'Curves go'} {listed(said)}."
 
-    caption = f"The probability as {name} changes, other columns at their medians; band: {level_name(level)}."
+    others = "other columns at their medians" + (", categories at their commonest level" if material.groups else "")
+    caption = f"The probability as {name} changes, {others}; {'bars' if category else 'band'}: {level_name(level)}."
     return Planned(
         f"effect-{j}",
         "answer",

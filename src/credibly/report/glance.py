@@ -10,7 +10,7 @@ import numpy as np
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.report.material import Material, names_of
 from credibly.report.tables import MOST_ROWS, Cell, Head, Table, numeric
-from credibly.report.words import count, number, percent
+from credibly.report.words import count, counted, number, percent, plain
 
 BINS = 16  # of a small histogram
 LEVELS = 12  # bars of a column of categories
@@ -38,8 +38,16 @@ def glance(material: Material) -> Table:
     source = material.X if material.about.table is None else material.about.table
     names = names_of(source)
     rows = [_row(name, _column(source, j)) for j, name in enumerate(names[:MOST_ROWS])]
-    caption = f"The columns, {count(len(names))} in all"
+    caption = f"The columns of the table, {count(len(names))} in all"
     return Table(caption, HEADS, rows, max(0, len(names) - MOST_ROWS))
+
+
+def columns_words(material: Material) -> str:
+    """How many columns there are: of the table, and of the model where it has others."""
+    table, model = len(material.sources), len(material.names)
+    if table == model:
+        return counted(table, "column")
+    return f"{counted(table, 'column')} of the table, {count(model)} of the model"
 
 
 def missing_cells(material: Material) -> int:
@@ -88,8 +96,8 @@ def _row(name: str, values: AnyArray) -> list[Cell]:
     kind = "constant" if len(two) == 1 else "two values" if len(two) == 2 else "number"
     if kind == "number" and (numbers == np.round(numbers)).all():
         kind = "whole number"
-    middle = [float(it) for it in (numbers.mean(), numbers.std(), numbers.min(), numbers.max())]
-    cells = [numeric(value, number(value)) for value in middle]
+    cells = [numeric(float(it), number(float(it))) for it in (numbers.mean(), numbers.std())]
+    cells += [numeric(float(it), plain(float(it))) for it in (numbers.min(), numbers.max())]
     return [Cell(name), Cell(kind), *cells, gap, Cell("", bars=_histogram(numbers))]
 
 
@@ -111,7 +119,7 @@ def _category(name: str, known: AnyArray, gap: Cell) -> list[Cell]:
         HistogramBar(float(share / shares[0]), f"{levels[i]}: {count(int(counts[i]))}")
         for i, share in zip(order[:LEVELS], shares[:LEVELS], strict=True)
     ]
-    kind = f"category, {count(len(levels))} levels"
+    kind = f"category, {counted(len(levels), 'level')}"
     return [Cell(name), Cell(kind), Cell(said + more), *[Cell("–")] * 3, gap, Cell("", bars=bars)]
 
 
@@ -120,7 +128,7 @@ def _histogram(numbers: Array) -> list[HistogramBar]:
     if len(found) <= 2:
         counts = [int((numbers == value).sum()) for value in found]
         return [
-            HistogramBar(n / max(counts), f"{number(float(value))}: {count(n)}")
+            HistogramBar(n / max(counts), f"{plain(float(value))}: {count(n)}")
             for value, n in zip(found, counts, strict=True)
         ]
     if not np.isfinite(numbers).all():

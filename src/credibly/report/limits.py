@@ -19,7 +19,7 @@ from credibly.report.performance import Failed, Performance, calibration_doubtfu
 from credibly.report.trust import Trust
 from credibly.report.words import counted, listed, number
 
-SMALL_CLASS, RARE = 30, 0.05  # rows, and share, below which a class is called small
+SMALL_CLASS, RARE = 30, 0.1  # rows, and share, below both of which a class is called small
 FEW_ROWS = 10  # for each column and class
 ALIKE = 0.95  # correlation from which on two columns say nearly the same
 MOST_CELLS = 2_000_000  # of a table in which separation and correlations are looked for
@@ -39,7 +39,7 @@ def limits(material: Material, found: Performance | Failed, certificate: Trust) 
             _shape(material),
             _labels(material),
             _gaps(material),
-            _calibration(found),
+            _calibration(material, found),
             _approximation(certificate),
         )
         if it is not None
@@ -75,6 +75,12 @@ def _range(material: Material) -> tuple[str, str]:
             "Far from the rows it is sure for no reason.",
             f"{where} the tails of the assumed distributions decide. score_samples tells how unusual a row is.",
         )
+    if material.about.bent:
+        return (
+            "Beyond the data it goes on by the formula.",
+            f"{where} the score is continued as the formula has it, and the probability goes to 0 or 1, whether that "
+            "is true or not.",
+        )
     return (
         "Beyond the data it draws straight lines.",
         f"{where} the score is continued as a straight line, and the probability goes to 0 or 1, whether that is true "
@@ -84,8 +90,8 @@ def _range(material: Material) -> tuple[str, str]:
 
 def _small(material: Material) -> tuple[str, str] | None:
     counts = np.bincount(material.codes, minlength=len(material.classes))
-    small = [k for k, n in enumerate(counts) if n < SMALL_CLASS or n / counts.sum() < RARE]
-    if not small:
+    small = [k for k, n in enumerate(counts) if n < SMALL_CLASS and n / counts.sum() < RARE]
+    if not small or len(small) == len(counts):
         return None
     said = listed([f"{material.event(k)} ({counted(int(counts[k]), 'row')})" for k in small])
     return "Some classes are small.", f"Little is known of {said}; scores over all rows hardly notice them."
@@ -98,8 +104,8 @@ def _few_rows(material: Material) -> tuple[str, str] | None:
         return None
     return (
         "There are many columns for so few rows.",
-        f"The smallest class has {counted(smallest, 'row')} for {counted(d, 'column')}. What is said of single columns "
-        "leans on the prior, and which of them come first may change with a few rows more.",
+        f"The smallest class has {counted(smallest, 'row')} for {counted(d, 'column')} of the model. What is said of "
+        "single columns leans on the prior, and which of them come first may change with a few rows more.",
     )
 
 
@@ -114,11 +120,25 @@ def _separated(material: Material) -> tuple[str, str] | None:
     if not found:
         return None
     names = [name if isinstance(name, str) else material.names[name] for name in found.columns]
+    unbounded = "The likelihood then puts no bound on"
+    if found.kind != "complete":
+        rows = f" ({len(found.rows)} of {len(material.codes)})" if len(found.rows) else ""
+        return (
+            f"Some rows can be told without error{rows}.",
+            f"{_combination(names)} does it for them, and for the others not (quasi-complete separation). {unbounded} "
+            "some weights: how large these are, and how sure the probabilities of such rows, is the prior's doing.",
+        )
     return (
         "The classes can be told apart without error in these rows.",
-        f"A combination of {listed(names)} does it ({found.kind} separation). The likelihood then puts no bound on the "
+        f"{_combination(names)} does it (complete separation). {unbounded} the "
         "weights: how large they are, and how sure the probabilities, is the prior's doing.",
     )
+
+
+def _combination(names: list[str]) -> str:
+    if not names:
+        return "The intercept alone"
+    return names[0] if len(names) == 1 else f"A combination of {listed(names)}"
 
 
 def _alike(material: Material) -> tuple[str, str] | None:
@@ -130,7 +150,10 @@ def _alike(material: Material) -> tuple[str, str] | None:
     if len(varied) < 2:
         return None
     r = np.triu(np.corrcoef(X[:, varied].T), 1)
-    pairs = sorted(zip(*np.nonzero(np.abs(r) > ALIKE), strict=True), key=lambda ij: -abs(r[ij]))
+    one = {j: it.column for it in material.groups for j in it.places}  # levels of one category say the same anyway
+    found = zip(*np.nonzero(np.abs(r) > ALIKE), strict=True)
+    apart = [(i, j) for i, j in found if one.get(varied[i], i) != one.get(varied[j], j)]
+    pairs = sorted(apart, key=lambda ij: -abs(r[ij]))
     if not pairs:
         return None
     said = listed(
@@ -149,6 +172,13 @@ def _alike(material: Material) -> tuple[str, str] | None:
 
 def _shape(material: Material) -> tuple[str, str] | None:
     model = material.model
+    if isinstance(model, LinearClassifier | BayesianGLM) and material.about.bent:
+        return (
+            "Effects have the shapes that the formula gives them.",
+            f"{listed(material.about.bent)}: there the formula bends or multiplies columns. Other columns enter as "
+            "straight lines, and a shape that the formula does not have is not seen. A single column of such a term "
+            "does not change alone: read them together.",
+        )
     if isinstance(model, LinearClassifier | BayesianGLM):
         return (
             "Effects are straight lines and do not depend on each other.",
@@ -189,10 +219,10 @@ def _gaps(material: Material) -> tuple[str, str] | None:
     return "Cells are missing.", f"{counted(gaps, 'cell')} of the table. {how}."
 
 
-def _calibration(found: Performance | Failed) -> tuple[str, str] | None:
+def _calibration(material: Material, found: Performance | Failed) -> tuple[str, str] | None:
     if isinstance(found, Failed):
         return "It was not tried on new rows.", f"Cross-validation was not possible. {found.reason}"
-    if not calibration_doubtful(found):
+    if not calibration_doubtful(material, found):
         return None
     return (
         "Its probabilities are not well calibrated.",

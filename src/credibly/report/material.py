@@ -15,6 +15,7 @@ from credibly.estimators.linear_classifier import LinearClassifier
 from credibly.estimators.model_average import ModelAverage
 from credibly.estimators.validation import read_labels
 from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.report.categories import Category, Group, groups_of
 
 BARE = {"yes", "no", "true", "false", "y", "n", "t", "f", "+", "-"}  # labels that say nothing by themselves
 DENSE_CELLS = 50_000_000  # of a sparse matrix that is still written out
@@ -46,6 +47,11 @@ class About(NamedTuple):
         The table that the model's columns were made of, which is described in their place.
     comparison : Comparison, optional
         Of this model with others.
+    groups : sequence of Category
+        Columns of the table that became several of the model's, one for each level. Without it, columns named
+        ``category=level`` are taken for one category where one of them is 1 in every row.
+    bent : sequence of str
+        What a formula bends or multiplies, such as ``poly(age, 2)``.
 
     Examples
     --------
@@ -62,6 +68,8 @@ class About(NamedTuple):
     fingerprint: str | None = None
     table: Any = None
     comparison: Any = None
+    groups: tuple[Category, ...] = ()
+    bent: tuple[str, ...] = ()
 
 
 class Settings(NamedTuple):
@@ -112,6 +120,7 @@ class Material:
     matrix: Array | None  # (n, d); None where columns hold categories
     about: About
     settings: Settings
+    groups: tuple[Group, ...] = ()
 
     @property
     def labels(self) -> list[str]:
@@ -129,6 +138,11 @@ class Material:
         if label.lower() not in BARE and not label.replace(".", "").replace("-", "").isdigit():
             return label
         return f"{self.about.target} = {label}" if self.about.target else f"class {label}"
+
+    @property
+    def sources(self) -> list[str]:
+        """Columns of the table; those of the model where there is no other table."""
+        return self.names if self.about.table is None else names_of(self.about.table)
 
     @property
     def two_classes(self) -> bool:
@@ -158,8 +172,9 @@ def gather(model: Any, X: Any, y: Any, about: About, settings: Settings) -> Mate
     if not hasattr(X, "columns") and not hasattr(X, "toarray"):
         X = np.asarray(X)
     codes = read_labels(y, classes, n_rows)
-    matrix = numbers_of(X)
-    return Material(model, X, np.asarray(y), codes, classes, names_of(X), matrix, about, settings)
+    matrix, names = numbers_of(X), names_of(X)
+    groups = groups_of(about.groups, names, matrix)
+    return Material(model, X, np.asarray(y), codes, classes, names, matrix, about, settings, groups)
 
 
 def classes_of(model: Any) -> AnyArray:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import binom
 
 from credibly.diagnostics.calibration import calibration_error, calibration_test, reliability_curve
 from credibly.diagnostics.cross_validation import CrossValidated, Rows, cross_validate, stratified_sample
+from credibly.diagnostics.reliability import ReliabilityCurve
 from credibly.diagnostics.scores import auc
 from credibly.errors import CrediblyError
 from credibly.estimators.gaussian_process_results import GaussianProcessResults
@@ -16,7 +18,7 @@ from credibly.estimators.model_average import ModelAverage, log_proba
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.report.material import Material
 from credibly.report.tables import Cell, Head, Table, numeric
-from credibly.report.words import NB, count, counted, level_name, number, percent, probability
+from credibly.report.words import NB, count, counted, level_name, number, p_value, percent, probability
 
 PROCESS_ROWS, AVERAGE_ROWS = 1000, 2000  # most that are cross-validated: a fit costs the cube of the rows, or many fits
 FEW_ROWS, MANY_FOLDS, FOLDS = 500, 10, 5
@@ -87,7 +89,7 @@ def performance(material: Material, tick: Callable[[], None]) -> Performance | F
         notes.append(f"The only row of {', '.join(alone)} cannot be predicted by a model that has not seen it.")
     try:
         said = cross_validate(
-            material.model, table, log_proba, folds=n_folds(material), random_state=material.settings.seed, tick=tick
+            material.model, table, recorded, folds=n_folds(material), random_state=material.settings.seed, tick=tick
         )
     except (CrediblyError, ValueError, ArithmeticError) as error:
         return Failed(f"{type(error).__name__}: {error}")
@@ -106,10 +108,18 @@ def _most_rows(material: Material) -> int:
     return material.settings.most_rows
 
 
+def recorded(model: Any, X: Any) -> Array:
+    """log p(label that is written down | x): rows are scored by their labels, some of which may be wrong."""
+    if not np.any(getattr(model, "label_noise_", 0.0)):
+        return log_proba(model, X)
+    with np.errstate(divide="ignore"):  # zero only where the true class has probability zero and no label is wrong
+        said: Array = np.log(model.predict_recorded_proba(X))
+    return said
+
+
 def _scores(codes: Codes, said: CrossValidated) -> tuple[Score, ...]:
     rows, truth = np.arange(len(codes)), np.eye(said.proba.shape[1])[codes]
-    with np.errstate(divide="ignore"):  # a probability of zero for what happened is minus infinity, and stays so
-        logs = [np.log(p[rows, codes]) for p in (said.proba, said.base)]
+    logs = [said.log_proba[rows, codes], np.log(said.base[rows, codes])]
     right = [(p.argmax(axis=1) == codes).astype(float) for p in (said.proba, said.base)]
     brier = [((p - truth) ** 2).sum(axis=1) for p in (said.proba, said.base)]
     return (_score("Accuracy", *right), _score("Log score", *logs), _score("Brier score", *brier))
@@ -261,30 +271,48 @@ def calibration_words(material: Material, found: Performance) -> str:
     """Whether probabilities can be taken at their word."""
     if len(found.codes) < CALIBRATION_ROWS:
         return f"With {counted(len(found.codes), 'row')} little can be said about calibration."
-    bins = 10 if len(found.codes) >= 200 else 5
+    curve = _curve(material, found)
+    inside = f"{int(curve.inside.sum())} of {counted(len(curve.count), 'group')} of rows"
+    where = f"{inside} lie in the band where a calibrated model would be"
     labels = np.arange(len(material.classes))
-    curve = reliability_curve(found.codes, found.said.proba, bins, level=material.settings.level, labels=labels)
-    groups = f"{int(curve.inside.sum())} of {len(curve.count)} groups of rows"
-    inside = f"{groups} lie in the band where a calibrated model would be"
-    error = calibration_error(found.codes, found.said.proba, bins, labels=labels)
+    error = calibration_error(found.codes, found.said.proba, _bins(found), labels=labels)
     typical = f"on average a stated probability of the most probable class is off by {percent(error)}"
     try:
         test = calibration_test(found.codes, found.said.proba, labels=labels)
     except CrediblyError:  # certain everywhere, and right: nothing to test
-        return f"Of the probabilities, {inside}; {typical}."
-    if test.pvalue >= SUSPICIOUS:
-        verdict = "The probabilities can be taken at their word, as far as these rows can tell"
-    else:
+        return f"Of the probabilities, {where}; {typical}."
+    p = f"Spiegelhalter's test: {p_value(test.pvalue)}"
+    if test.pvalue < SUSPICIOUS:
         how = "too sure of themselves" if test.statistic > 0 else "too timid"
-        verdict = f"Take the probabilities with care: they are {how}"
-    p = f"Spiegelhalter's test: p = {probability(test.pvalue)}"
-    return f"{verdict} ({p}): {inside}, and {typical}, noise included."
+        verdict = f"Take the probabilities with care: they are {how} ({p}): {where}"
+    elif _outside(curve, material.settings.level):
+        verdict = f"Take the probabilities with care: only {where}, though a test of all rows together finds nothing "
+        verdict += f"({p})"
+    else:
+        verdict = f"The probabilities can be taken at their word, as far as these rows can tell ({p}): {where}"
+    return f"{verdict}, and {typical}, noise included."
 
 
-def calibration_doubtful(found: Performance) -> bool:
-    """Whether the test of calibration fails."""
+def _bins(found: Performance) -> int:
+    return 10 if len(found.codes) >= 200 else 5
+
+
+def _curve(material: Material, found: Performance) -> ReliabilityCurve:
+    labels, level = np.arange(len(material.classes)), material.settings.level
+    return reliability_curve(found.codes, found.said.proba, _bins(found), level=level, labels=labels)
+
+
+def _outside(curve: ReliabilityCurve, level: float) -> bool:
+    """Whether fewer groups lie in their bands than chance would have it for a calibrated model."""
+    return bool(binom.cdf(int(curve.inside.sum()), len(curve.count), level) < SUSPICIOUS)
+
+
+def calibration_doubtful(material: Material, found: Performance) -> bool:
+    """Whether the test of calibration fails, or too few groups of rows are where they should be."""
+    if len(found.codes) < CALIBRATION_ROWS:
+        return False
     try:
         test = calibration_test(found.codes, found.said.proba, labels=np.arange(found.said.proba.shape[1]))
     except CrediblyError:
         return False
-    return len(found.codes) >= CALIBRATION_ROWS and test.pvalue < SUSPICIOUS
+    return bool(test.pvalue < SUSPICIOUS) or _outside(_curve(material, found), material.settings.level)

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from credibly._version import __version__
+from credibly.report.glance import columns_words
 from credibly.report.material import Material
 from credibly.report.tables import Cell, Head, Table
-from credibly.report.words import count
+from credibly.report.words import count, counted
 
 LONGEST = 5_000  # letters of a model's parameters that are shown
 PACKAGES = ("numpy", "scipy", "scikit-learn", "pandas", "matplotlib")
@@ -49,7 +50,7 @@ def code(material: Material) -> str:
         f"{_imports(model)}\n"
         f"\n"
         f"model = {model}\n"
-        f"model.fit(X, y)  # the {count(len(material.codes))} rows of the fingerprint\n"
+        f"model.fit(X, y)  # the {counted(len(material.codes), 'row')} of the fingerprint\n"
         f'model.report(X, y, "report.html", random_state={material.settings.seed})'
     )
 
@@ -73,8 +74,12 @@ def origins(material: Material) -> Table:
         [Cell("credibly"), Cell(__version__)],
         [Cell("Python"), Cell(platform.python_version())],
         *[[Cell(name), Cell(found)] for name in PACKAGES if (found := _version(name))],
-        [Cell("Rows, columns"), Cell(f"{count(len(material.codes))}, {count(len(material.names))}")],
-        [Cell("SHA-256 of the data"), Cell(fingerprint(material))],
+        [Cell("Rows"), Cell(count(len(material.codes)))],
+        [Cell("Columns"), Cell(columns_words(material))],
+        [
+            Cell("SHA-256 of the names and cells of the columns used and of the target (not of a file's bytes)"),
+            Cell(fingerprint(material)),
+        ],
         [Cell("Seed of folds and draws"), Cell(str(material.settings.seed))],
         [Cell("Level of intervals"), Cell(f"{material.settings.level:g}")],
     ]

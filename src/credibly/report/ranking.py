@@ -19,6 +19,7 @@ HEADS = {  # column of a comparison: heading
     "effective_parameters": "Parameters",
     "khat": "k-hat",
 }
+UNRELIABLE_KHAT = 0.7  # above which draws do not correct a number
 # Kass & Raftery (1995), for differences of log evidence.
 STRENGTH = ((5.0, "very strong"), (3.0, "strong"), (1.0, "positive"))
 
@@ -54,7 +55,24 @@ def ranking_words(comparison: Any) -> tuple[str, ...]:
     said = [f"The best of {count(len(comparison.rows))} models is {comparison.best_}."]
     if len(rows) > 1:
         gap = rows[0].score(comparison.by) - rows[1].score(comparison.by)
+        ahead = f"It is {number(float(gap), 2)} nats ahead of {rows[1].name}"
+        why = _unsettled(rows[0], rows[1], comparison.by, float(gap))
         strength = next((word for limit, word in STRENGTH if gap >= limit), None)
         verdict = f"{strength} evidence" if strength else "hardly worth mentioning"
-        said.append(f"It is {number(float(gap), 2)} nats ahead of {rows[1].name}: {verdict}.")
+        said.append(f"{ahead}, but the order is not settled: {why}." if why else f"{ahead}: {verdict}.")
     return (*said, *comparison.notes)
+
+
+def _unsettled(best: Any, second: Any, by: str, gap: float) -> str:
+    """Why the numbers of two models do not settle which is better; nothing where they do."""
+    if by == "bic":
+        return ""
+    why = []
+    for row in (best, second):
+        khat = row.evidence.khat
+        if row.evidence.doubt is not None or khat > UNRELIABLE_KHAT:
+            known = "" if np.isnan(khat) else f" (k-hat {number(khat, 2)})"
+            why.append(f"the number of {row.name} is not reliable{known}")
+        elif by != "loo" and row.evidence.se > gap:
+            why.append(f"that of {row.name} is known to ± {number(row.evidence.se, 2)} only")
+    return " and ".join(why)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array, kron
 from scipy.special import ndtr
 
 from credibly.estimators.glm import BayesianGLM
@@ -13,6 +14,7 @@ from credibly.estimators.model_average import log_proba
 from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.posterior import WeightPosterior, normal_quantile
 from credibly.numerics.arrays import Array
+from credibly.numerics.weighted_draws import weighted_mean, weighted_quantiles
 from credibly.report.answers import MOST_SENTENCES, Answer
 from credibly.report.material import Material
 from credibly.report.steps import Step, steps
@@ -32,6 +34,7 @@ from credibly.report.words import (
 
 EXACT_WEIGHTS = 2000  # up to so many weights their covariance is written out; more are drawn
 DRAWS = 4000
+WIDEST = 10 * np.log(10)  # ten orders of magnitude of the odds, beyond which an interval says nothing
 
 
 class Links(NamedTuple):
@@ -60,6 +63,11 @@ class Effect(NamedTuple):
         """The probability of the sign."""
         return max(self.positive, 1 - self.positive)
 
+    @property
+    def open(self) -> bool:
+        """Whether the interval spans so much that it says nothing."""
+        return not self.high - self.low <= WIDEST
+
 
 def link_of(model: Any) -> Links:
     """The words for the link of a model."""
@@ -78,7 +86,7 @@ def link_of(model: Any) -> Links:
 def linear_answer(material: Material) -> Answer:
     """Odds ratios, or shifts of the score, column by column."""
     link, level = link_of(material.model), material.settings.level
-    found = sorted((it for it in effects(material) if not it.step.constant), key=lambda it: -abs(it.mean))
+    found = sorted(effects(material), key=lambda it: -abs(it.mean))
     best: dict[int, Effect] = {}
     for effect in found:
         best.setdefault(effect.place, effect)
@@ -89,6 +97,9 @@ def linear_answer(material: Material) -> Answer:
 
 def _lead(material: Material, link: Links) -> str:
     fixed = "All statements are about one column at a time, with the other columns held where they are."
+    if material.groups:
+        fixed += " A category goes from one level to another: each level is told against one of them, the commonest"
+        fixed += " (or the one that the model left out)." if any(it.base is None for it in material.groups) else "."
     if material.two_classes:
         return fixed
     reference = material.event(_reference(material))
@@ -101,7 +112,10 @@ def _rest(strongest: list[Effect]) -> tuple[str, ...]:
         return ()
     clear = sum(surely(it.sure) != "unclear" for it in rest)
     unclear = len(rest) - clear
-    told = f"The other {count(len(rest))} columns have weaker effects; they are in the table."
+    if len(rest) == 1:
+        also = " Even its direction is unclear." if unclear else ""
+        return (f"The other effect is weaker; it is in the table.{also}",)
+    told = f"The other {count(len(rest))} effects are weaker; they are in the table."
     return (f"{told} For {count(unclear)} of them even the direction is unclear." if unclear else told,)
 
 
@@ -120,72 +134,78 @@ class Part(NamedTuple):
 
 
 def effects(material: Material) -> list[Effect]:
-    """Of every column on every class, in the order of the columns."""
-    shape = material.model._shape
-    found = steps(material)
-    size = np.array([step.size for step in found])
-    parts = _single(material, size) if shape.n_outputs == 1 else _contrasts(material, size)
+    """Of every step on every class, in the order of the columns."""
+    found = [step for step in steps(material) if not step.constant]
     before, after = _moved(material, found)
     return [
-        Effect(step, j, material.event(it.k), None if it.against is None else material.event(it.against),
-               *(float(numbers[j]) for numbers in (it.mean, it.low, it.high, it.positive, before, after)))
-        for it in parts
-        for j, step in enumerate(found)
+        Effect(step, step.place, material.event(it.k), None if it.against is None else material.event(it.against),
+               *(float(numbers[i]) for numbers in (it.mean, it.low, it.high, it.positive, before, after)))
+        for it in _parts(material, found)
+        for i, step in enumerate(found)
     ]  # fmt: skip
-
-
-def _single(material: Material, size: Array) -> list[Part]:
-    """The weights of the one score that two classes need."""
-    posterior, d = material.model.posterior_, len(size)
-    low, high = (posterior.interval(material.settings.level)[:d] * size[:, None]).T
-    return [Part(1, None, posterior.mean[:d] * size, low, high, posterior.positive[:d])]
 
 
 def _reference(material: Material) -> int:
     return int(np.bincount(material.codes, minlength=len(material.classes)).argmax())
 
 
-def _contrasts(material: Material, size: Array) -> list[Part]:
-    """Weights of each class less those of the most common one, by their moments or by draws."""
-    K, r = len(material.classes), 0 if material.two_classes else _reference(material)
-    others = [k for k in range(K) if k != r]
-    found = []
-    for k in others:
-        moments = contrast(material.model.posterior_, K, (k, r), material.settings.level, material.settings.seed)
-        mean, low, high, positive = (it[: len(size)] for it in moments)
-        found.append(Part(k, None if K == 2 else r, mean * size, low * size, high * size, positive))
-    return found
+def _parts(material: Material, found: list[Step]) -> list[Part]:
+    """The one score that two classes need, or the score of each class less that of the most common one."""
+    posterior, outputs = material.model.posterior_, material.model._shape.n_outputs
+    changes = _changes(found, posterior.mean.size // outputs)
+    r = None if outputs == 1 else 0 if material.two_classes else _reference(material)
+    parts = []
+    for k in [1] if r is None else [k for k in range(outputs) if k != r]:
+        if r is None:
+            rows = changes
+        else:
+            classes = np.zeros((1, outputs))
+            classes[0, [k, r]] = 1.0, -1.0
+            rows = kron(csr_array(classes), changes, format="csr")
+        numbers = combined(posterior, rows, material.settings.level, material.settings.seed)
+        parts.append(Part(k, None if material.two_classes else r, *numbers))
+    return parts
 
 
-def contrast(
-    posterior: WeightPosterior | DrawnPosterior, n_classes: int, pair: tuple[int, int], level: float, seed: int
+def _changes(found: list[Step], n_weights: int) -> csr_array:
+    """Row by row, by how much each column changes in a step, (S, D)."""
+    cells = [(i, j, size) for i, step in enumerate(found) for j, size in step.parts]
+    at, place, size = (np.array(it) for it in zip(*cells, strict=True)) if cells else (np.zeros(0, dtype=int),) * 3
+    return csr_array((size.astype(float), (at, place)), shape=(len(found), n_weights))
+
+
+def combined(
+    posterior: WeightPosterior | DrawnPosterior, rows: csr_array, level: float, seed: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Mean, ends of the interval and P(positive) of the difference of two classes' weights, (D,) each."""
-    k, r = pair
-    mean = posterior.mean.reshape(n_classes, -1)
-    if isinstance(posterior, DrawnPosterior) or posterior.mean.size > EXACT_WEIGHTS:
-        draws = posterior.sample(np.random.default_rng(seed), DRAWS).reshape(DRAWS, n_classes, -1)
-        gap = draws[:, k] - draws[:, r]
-        low, high = np.quantile(gap, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-        return mean[k] - mean[r], low, high, ((gap > 0).sum(axis=0) + 1) / (DRAWS + 2)
-    blocks = posterior.cov.reshape(n_classes, mean.shape[1], n_classes, mean.shape[1])
-    own, other, both = (np.diagonal(blocks[a, :, b]) for a, b in ((k, k), (r, r), (k, r)))
-    gap, sd = mean[k] - mean[r], np.sqrt(own + other - 2 * both)
+    """Mean, ends of the interval and P(positive) of sums of weights, one for each row of (S, M)."""
+    mean = np.asarray(rows @ posterior.mean)
+    ends = np.array([0.5 - level / 2, 0.5 + level / 2])
+    if isinstance(posterior, DrawnPosterior):
+        draws, weights = posterior.data.x @ rows.T, posterior.data.weights
+        low, high = weighted_quantiles(draws, weights, ends).T
+        share = weighted_mean((draws > 0).astype(float), weights)
+        return mean, low, high, (share * len(draws) + 1) / (len(draws) + 2)  # draws are never certain
+    if posterior.mean.size > EXACT_WEIGHTS and (np.diff(rows.indptr) > 1).any():
+        draws = posterior.sample(np.random.default_rng(seed), DRAWS) @ rows.T
+        low, high = np.quantile(draws, ends, axis=0)
+        return mean, low, high, ((draws > 0).sum(axis=0) + 1) / (DRAWS + 2)
+    if (np.diff(rows.indptr) > 1).any():
+        sd = np.sqrt(np.asarray(rows.multiply(rows @ posterior.cov).sum(axis=1)).ravel())
+    else:
+        sd = np.asarray(abs(rows) @ posterior.std)
     half = normal_quantile(level) * sd
-    return gap, gap - half, gap + half, ndtr(gap / sd)
+    return mean, mean - half, mean + half, ndtr(mean / sd)
 
 
 def _moved(material: Material, found: list[Step]) -> tuple[Array, Array]:
     """P(second of two classes) at the means of the columns, before and after each step."""
     nothing = np.full(len(found), np.nan)
-    if not material.two_classes or material.complete is None:
+    if not material.two_classes or material.complete is None or not found:
         return nothing, nothing
-    middle = np.tile(material.complete.mean(axis=0), (len(found), 1))
-    places = np.arange(len(found))
-    middle[places, places] = [step.middle for step in found]
-    moved = middle.copy()
-    moved[places, places] += [step.size for step in found]
-    low, high = (np.exp(log_proba(material.model, material.rows_like(rows)))[:, 1] for rows in (middle, moved))
+    middle = material.complete.mean(axis=0)[None]
+    before = np.concatenate([step.put(middle, step.middle) for step in found])
+    moved = np.concatenate([step.put(middle, step.middle + step.size) for step in found])
+    low, high = (np.exp(log_proba(material.model, material.rows_like(rows)))[:, 1] for rows in (before, moved))
     return low, high
 
 
@@ -194,6 +214,10 @@ def _moved(material: Material, found: list[Step]) -> tuple[Array, Array]:
 
 def said_of(effect: Effect, link: Links, level: float) -> str:
     """One sentence."""
+    against = f" against {effect.against}" if effect.against else ""
+    if effect.open:
+        what = f"odds of {effect.label}{against}" if link.odds else "score"
+        return f"{effect.step.subject}: what that does to the {what} is not determined by these rows."
     end = f"; {direction(effect.sure)}."
     if not link.odds:
         verb = "raises" if effect.mean >= 0 else "lowers"
@@ -203,9 +227,11 @@ def said_of(effect: Effect, link: Links, level: float) -> str:
             f"{effect.step.subject} {verb} the score by {number(mean)} {link.unit} ({span(low, high, level)})"
             f"{moved if not np.isnan(effect.before) else ''}{end}"
         )
-    verb = "multiplies" if effect.mean >= 0 else "divides"
-    mean, low, high = (_factor(it) for it in _outwards(effect))
-    against = f" against {effect.against}" if effect.against else ""
+    # One level instead of another is a ratio, as in the table; only an increase can be said to divide.
+    ratio = effect.step.group is not None or effect.mean >= 0
+    verb = "multiplies" if ratio else "divides"
+    shifts = (effect.mean, effect.low, effect.high) if ratio else _outwards(effect)
+    mean, low, high = (_factor(it) for it in shifts)
     return (
         f"{effect.step.subject} {verb} the odds of {effect.label}{against} by {number(mean, 2)} "
         f"({level_name(level)}: {number(low, 2)} to {number(high, 2)}){end}"
@@ -264,6 +290,8 @@ def _table(found: list[Effect], link: Links, level: float) -> Table:
 
 
 def _size(it: Effect, link: Links) -> list[Cell]:
+    if it.open:
+        return [numeric(it.mean, "not determined"), numeric(it.low, "–")]
     if not link.odds:
         return [numeric(it.mean, number(it.mean)), numeric(it.low, f"{number(it.low)} to {number(it.high)}")]
     value, low, high = (_factor(shift) for shift in (it.mean, it.low, it.high))

@@ -8,6 +8,7 @@ from typing import Any
 
 NB = "\u00a0"  # a space at which no line is broken
 MINUS = "−"
+GROUPED = 1e4  # from here on digits are grouped: 2008 may be a year
 LARGE = 1e5  # from here on a number has a power of ten
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -22,7 +23,7 @@ def number(value: float, digits: int = 3) -> str:
     Examples
     --------
     >>> number(31.6713), number(-0.0004512), number(1234.5), number(0.0), number(9885.0, 2)
-    ('31.7', '−0.000451', '1,234', '0', '9,900')
+    ('31.7', '−0.000451', '1234', '0', '9900')
     >>> number(3.14e7).replace(NB, " ")
     '3.14 × 10⁷'
     >>> number(-9.9996e-310).replace(NB, " ")
@@ -41,7 +42,21 @@ def number(value: float, digits: int = 3) -> str:
         return f"{mantissa}{NB}×{NB}10{str(int(power)).translate(SUPERSCRIPTS)}".replace("-", MINUS)
     if exponent > digits:
         value = round(value, digits - 1 - exponent)
-    return f"{value:,.{max(digits - 1 - exponent, 0)}f}".replace("-", MINUS)
+    comma = "," if size >= GROUPED else ""
+    return f"{value:{comma}.{max(digits - 1 - exponent, 0)}f}".replace("-", MINUS)
+
+
+def plain(value: float) -> str:
+    """A value of a column: whole numbers with all their digits.
+
+    Examples
+    --------
+    >>> plain(2008.0), plain(-12345.0), plain(0.51234)
+    ('2008', '−12,345', '0.512')
+    """
+    if not isfinite(value) or value != round(value) or abs(value) >= LARGE * 10:
+        return number(value)
+    return f"{value:{',' if abs(value) >= GROUPED else ''}.0f}".replace("-", MINUS)
 
 
 def count(value: int) -> str:
@@ -127,6 +142,12 @@ def probability(p: float) -> str:
     if p < 0.001:
         return f"<{NB}0.001"
     return f"{p:.3f}" if p > 0.95 or p < 0.05 else f"{p:.2f}"
+
+
+def p_value(p: float) -> str:
+    """``p = 0.29``, ``p < 0.001``."""
+    shown = probability(p)
+    return f"p {shown}" if shown[0] in "<>" else f"p = {shown}"
 
 
 def listed(names: Sequence[Any], most: int = 6) -> str:

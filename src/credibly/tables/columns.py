@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from credibly.errors import TableError
+from credibly.estimators.validation import LARGEST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,6 +20,9 @@ MOST_LEVELS = 50  # of a category, and classes of a target
 MOSTLY_DISTINCT = 0.9  # share of different values from which a column names rows rather than describes them
 IDENTIFIER = re.compile(r"(.*[_\W])?(id|ids|uuid|guid|index|idx|key|rownames|row|row_?number|case_?number)", re.I)
 DATE = re.compile(r"(\d{4}[-/.]\d{1,2}[-/.]\d{1,2}|\d{1,2}[-/.]\d{1,2}[-/.]\d{4})([T ]\d{1,2}:\d{2}.*)?")
+ODD_NUMBER = re.compile(r"[-+]?[$€£]?\d[\d.,' ]*%?")
+MARK = re.compile(r"[,' %$€£]")
+ASK = "name it among the features (--features) to use it all the same"
 FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 NAMED = 8  # cells or columns that a message names at most
 
@@ -132,8 +136,9 @@ def why_not(values: pd.Series, *, asked: bool) -> str | None:
     if asked:
         return None
     if is_text(values):
-        return _why_not_category(n_distinct, n_distinct / len(present))
-    return "looks like an identifier or a row number" if _names_rows(present, n_distinct) else None
+        odd = _odd_numbers(present)
+        return odd or _why_not_category(n_distinct, n_distinct / len(present))
+    return f"looks like an identifier or a row number; {ASK}" if _names_rows(present, n_distinct) else None
 
 
 def _why_not_category(n_levels: int, share: float) -> str | None:
@@ -144,7 +149,18 @@ def _why_not_category(n_levels: int, share: float) -> str | None:
             f"looks like an identifier or free text ({n_levels} different values; to learn from text, turn it into "
             "numbers first, for instance counts of words)"
         )
-    return f"has {n_levels} levels, more than {MOST_LEVELS}; name it among the features to use it all the same"
+    return f"has {n_levels} levels, more than {MOST_LEVELS}; {ASK}"
+
+
+def _odd_numbers(present: pd.Series) -> str | None:
+    """Numbers that are written as people write them."""
+    shown = [_cell(value) for value in present.unique()[:1000]]
+    if len(shown) <= 2 or not all(map(ODD_NUMBER.fullmatch, shown)) or not any(map(MARK.search, shown)):
+        return None
+    return (
+        f"holds numbers with commas, spaces or % signs (such as {shown[0]!r}): write plain numbers, or, where the "
+        "comma is the decimal mark, read them with --decimal ,"
+    )
 
 
 def _names_rows(present: pd.Series, n_distinct: int) -> bool:
@@ -164,8 +180,16 @@ def column_of(values: pd.Series) -> Column:
 
 
 def levels_of(values: pd.Series) -> tuple[str, ...]:
-    """The levels of a category that occur, as text, in order."""
-    return tuple(sorted({_cell(value) for value in values.dropna().unique()}))
+    """The levels that occur, as text: in the order of a categorical type, of size for numbers, else of the alphabet."""
+    import pandas as pd
+
+    present = values.dropna()
+    if isinstance(present.dtype, pd.CategoricalDtype):
+        ordered = pd.Series(present.cat.remove_unused_categories().cat.categories)
+    else:
+        ordered = pd.Series(present.unique())
+        ordered = (ordered if pd.api.types.is_numeric_dtype(ordered.dtype) else cells(ordered)).sort_values()
+    return tuple(dict.fromkeys(str(level) for level in cells(ordered)))
 
 
 def is_text(values: pd.Series) -> bool:
@@ -227,7 +251,7 @@ def numbers(values: pd.Series, column: Column) -> np.ndarray:
         expected = "a number"
     bad = np.isnan(out) & values.notna().to_numpy()
     _refuse(values, bad, f"Column {column.name!r} held {expected} in every row of the training table")
-    _refuse(values, np.isinf(out), f"Column {column.name!r} must hold finite numbers")
+    _refuse(values, np.abs(out) > LARGEST, f"Column {column.name!r} must hold numbers up to {LARGEST:.0e} in size")
     return out
 
 

@@ -101,7 +101,7 @@ def _add_levels(digest: Any, values: pd.Series) -> None:
     """Text, flags and objects by their levels in the order of appearance, whatever order the levels have."""
     import pandas as pd
 
-    codes, levels = pd.factorize(values.array)
+    codes, levels = pd.factorize(values)
     digest.update(b"levels")
     digest.update(np.ascontiguousarray(codes, dtype="<i8").data)
     _add_texts(digest, (f"{_type(level)}:{level}" for level in list(levels)))

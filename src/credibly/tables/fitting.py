@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from credibly.errors import TableError
 from credibly.estimators.generative import GenerativeClassifier, NaiveBayes
 from credibly.estimators.validation import unfitted
+from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import AnyArray
 from credibly.tables.columns import Column, Used, choose, column_of
 from credibly.tables.design import ColumnsDesign
@@ -30,10 +31,13 @@ class Prepared(NamedTuple):
     target: str
     data: Fingerprint
     filling: Filling
+    complete: bool  # whether rows that lack a cell were left out
 
     def model(self, fitted: Any) -> TableModel:
         """A fitted estimator with the way a table becomes its columns."""
-        return TableModel(self.design, fitted, self.target, self.data, self.filling, self.table.notes)
+        return TableModel(
+            self.design, fitted, self.target, self.data, self.filling, self.table.notes, complete=self.complete
+        )
 
     def fit(self, estimator: Any) -> TableModel:
         """Learn."""
@@ -108,18 +112,21 @@ def _prepared(
     if policy == "refuse" and lacking:
         refuse(lacking, len(table.y), int(_gaps(table, design.sources).sum()))
     if policy != "impute":
-        return Prepared(design, table, target, data, Filling())
+        return Prepared(design, table, target, data, Filling(), policy == "drop")
     cells = ", ".join(f"{name} ({count})" for name, count in lacking.items())
     said = f"{sum(lacking.values())} missing cells were filled in with means and commonest levels: {cells}."
     notes = (*table.notes, said) if lacking else table.notes
-    return Prepared(design, table._replace(notes=notes), target, data, Filling.of(table.frame, columns))
+    return Prepared(design, table._replace(notes=notes), target, data, Filling.of(table.frame, columns), False)
 
 
 def encoding_for(estimator: Any) -> str:
     """How categories become columns of this estimator."""
     if isinstance(estimator, TAKES_CATEGORIES):
         return "as they are"
-    flat = getattr(estimator, "prior", "") is None or getattr(estimator, "parameters", "integrated") != "integrated"
+    prior = getattr(estimator, "prior", "")
+    flat = (
+        prior is None or isinstance(prior, Jeffreys) or getattr(estimator, "parameters", "integrated") != "integrated"
+    )
     return "reference" if flat else "indicators"
 
 

@@ -9,14 +9,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from credibly.errors import TableError
-from credibly.tables.columns import cells
+from credibly.tables.columns import cells, levels_of
 from credibly.tables.formula_functions import Learnt
 from credibly.tables.formula_safety import parsed, spelt
 from credibly.tables.formula_values import Values, function_name, is_transform, options_of, transform_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from credibly.numerics.arrays import Array
 
 MOST_CROSSED = 6  # categories in one product
@@ -32,25 +30,10 @@ def learn(factor: str, values: Values) -> tuple[str, ...] | None:
         values.columns(tree)
         return None
     cell = values.category(tree)
-    levels = _levels(cell)
+    levels = levels_of(cell)
     if len(levels) < 2:
         raise TableError(f"{factor} has one level only ({levels[0]!r}); it says nothing. Leave it out of the formula.")
     return _with_reference_first(tree, levels)
-
-
-def _levels(cell: pd.Series) -> tuple[str, ...]:
-    """The levels that occur, as text: in the order of a categorical type, of size for numbers, else of the alphabet."""
-    import pandas as pd
-
-    present = cell.dropna()
-    if isinstance(present.dtype, pd.CategoricalDtype):
-        ordered = pd.Series(present.cat.remove_unused_categories().cat.categories)
-    else:
-        ordered = pd.Series(present.unique())
-        ordered = (
-            ordered.sort_values() if pd.api.types.is_numeric_dtype(ordered.dtype) else cells(ordered).sort_values()
-        )
-    return tuple(dict.fromkeys(str(level) for level in cells(ordered)))
 
 
 def _with_reference_first(tree: ast.expr, levels: tuple[str, ...]) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ TAKES_MISSING = (LinearDiscriminant, QuadraticDiscriminant, NaiveBayes, Generati
 
 
 def takes_missing(model: Any) -> bool:
-    """Whether a model integrates missing cells out."""
-    return isinstance(model, TAKES_MISSING)
+    """Whether a model integrates missing cells out; one that shrinks its covariances does not."""
+    return isinstance(model, TAKES_MISSING) and getattr(model, "shrinkage", None) is None
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class Filling:
         """The table with its gaps filled."""
         present = {name: value for name, value in self.values if name in frame.columns}
         gaps = {name: value for name, value in present.items() if frame[name].isna().any()}
-        return frame.assign(**{name: frame[name].astype(object).fillna(value) for name, value in gaps.items()})
+        return frame.assign(
+            **{name: frame[name].astype(object).where(frame[name].notna(), gaps[name]) for name in gaps}
+        )
 
 
 def _typical(values: pd.Series, column: Column) -> float | str:

@@ -79,6 +79,8 @@ class TableModel:
         What stands in for missing cells.
     notes : tuple of str
         What was left out, dropped or filled in.
+    complete : bool
+        Whether rows that lack a cell were left out of the fit.
 
     Examples
     --------
@@ -100,6 +102,7 @@ class TableModel:
     data: Fingerprint
     filling: Filling = NOTHING
     notes: tuple[str, ...] = ()
+    complete: bool = False
 
     @classmethod
     def fit(
@@ -183,7 +186,7 @@ class TableModel:
         """The model's columns and labels of a table that has the target: rows to certify, score or report."""
         known = labelled(frame, self.target)
         X = self.matrix(known.frame)
-        whole = usable_rows(self.model, X)
+        whole = ~X.isna().any(axis=1).to_numpy() if self.complete else usable_rows(self.model, X)
         return Rows(X[whole], as_array(known.y[whole]))
 
     def certify(self, frame: pd.DataFrame, draws: int | None = None, random_state: Any = None) -> Certificate:
@@ -223,6 +226,14 @@ class TableModel:
         from credibly.report import report_table
 
         return report_table(self, frame, path, about, settings)
+
+
+def fingerprint_of(model: TableModel, frame: pd.DataFrame) -> Fingerprint:
+    """Of the rows and columns of a table that the model would learn from."""
+    known = labelled(frame, model.target).frame
+    if model.complete:
+        known = known[~model.matrix(known).isna().any(axis=1).to_numpy()]
+    return Fingerprint.of(known[[*model.design.sources, model.target]])
 
 
 def usable_rows(model: Any, X: pd.DataFrame) -> AnyArray:
