@@ -37,8 +37,8 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
     >>> final.read_text()
     '42'
     """
+    check_name(Path(path), overwrite)
     final = Path(path).resolve()  # what a link points to is replaced, not the link
-    check_name(final, overwrite)
     part = final.with_name(f".{final.name[:100]}.{secrets.token_hex(8)}.part")
     part.touch(exist_ok=False)  # with the permissions of any new file, where tempfile's are the owner's only
     try:
