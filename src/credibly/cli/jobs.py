@@ -12,7 +12,7 @@ from credibly.cli.families import column_families
 from credibly.cli.models import AUTO, MOST_ROWS_GP, Options, Size, candidates, make_model
 from credibly.cli.progress import busy
 from credibly.cli.reading import ReadOptions, Table
-from credibly.errors import CrediblyError, DataWarning, TableError
+from credibly.errors import CrediblyError, DataWarning, NotDefinedError, TableError
 from credibly.persistence import load
 from credibly.report import About, Report, Settings
 from credibly.tables import Choices, FormulaDesign, TableComparison, TableModel, compare_table
@@ -89,8 +89,10 @@ def trust(model: TableModel, task: Task) -> str | None:
     try:
         with busy("checking the approximation"):
             return model.certify(task.frame, random_state=task.seed).verdict
-    except CrediblyError:  # a flat prior has no certificate
+    except NotDefinedError:  # a flat prior has no certificate
         return None
+    except CrediblyError as error:
+        return f"The approximation could not be checked: {error}"
 
 
 def _suited(estimator: Any, task: Task) -> Any:

@@ -4,8 +4,7 @@ from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
-from credibly.diagnostics.inputs import Events, Predictions, event_of, read
-from credibly.errors import InputError
+from credibly.diagnostics.inputs import one_class, read
 from credibly.numerics.arrays import Array
 
 
@@ -64,7 +63,7 @@ def roc_curve(y: ArrayLike, proba: ArrayLike, *, label: Any = None, labels: Arra
     """
     from sklearn import metrics
 
-    events = _one_class(read(y, proba, labels), label)
+    events = one_class(read(y, proba, labels), label, "The curve")
     return ROCCurve(*metrics.roc_curve(events.happened, events.proba, drop_intermediate=False))
 
 
@@ -99,22 +98,7 @@ def precision_recall_curve(
     """
     from sklearn import metrics
 
-    events = _one_class(read(y, proba, labels), label)
+    events = one_class(read(y, proba, labels), label, "The curve")
     precision, recall, thresholds = metrics.precision_recall_curve(events.happened, events.proba)
     area = float(metrics.average_precision_score(events.happened, events.proba))
     return PrecisionRecallCurve(recall, precision, thresholds, area, float(events.happened.mean()))
-
-
-def _one_class(predictions: Predictions, label: Any) -> Events:
-    """One class against the rest, with rows on both sides."""
-    names = predictions.classes.tolist()
-    if label is None and len(names) > 2:
-        raise InputError(f"These curves set one class against the rest; say which with label=, one of {names}.")
-    events = event_of(predictions, names[1] if label is None else label)
-    inside = int(events.happened.sum())
-    if inside in {0, len(events.happened)}:
-        raise InputError(
-            f"These curves compare rows of the class with others: {inside} rows are of it and "
-            f"{len(events.happened) - inside} are not."
-        )
-    return events

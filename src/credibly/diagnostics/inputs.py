@@ -149,6 +149,21 @@ def _named(given: AnyArray, classes: AnyArray, n_columns: int) -> tuple[AnyArray
     return classes, np.array([place[label] for label in given.tolist()], dtype=np.intp)
 
 
+def one_class(predictions: Predictions, label: Any, what: str) -> Events:
+    """One class against the rest, with rows on both sides; the second of two where no label is given."""
+    names = predictions.classes.tolist()
+    if label is None and len(names) > 2:
+        raise InputError(f"{what} sets one class against the rest; say which with label=, one of {names}.")
+    events = event_of(predictions, names[1] if label is None else label)
+    inside = int(events.happened.sum())
+    if inside in {0, len(events.happened)}:
+        raise InputError(
+            f"{what} compares rows of the class with others: {inside} rows are of it and "
+            f"{len(events.happened) - inside} are not."
+        )
+    return events
+
+
 def event_of(predictions: Predictions, label: Any) -> Events:
     """Whether a row is of this class."""
     names = predictions.classes.tolist()

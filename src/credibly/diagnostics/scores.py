@@ -20,10 +20,10 @@ from credibly.diagnostics.inputs import (
     check_level,
     check_pairs,
     event_of,
+    one_class,
     read,
     wilson_interval,
 )
-from credibly.errors import InputError
 from credibly.numerics.arrays import Array
 
 
@@ -283,17 +283,8 @@ def auc(
     from sklearn.metrics import roc_auc_score
 
     z = float(ndtri(0.5 + check_level(level) / 2))
-    predictions = read(y, proba, labels)
-    if label is None and len(predictions.classes) > 2:
-        raise InputError(
-            f"The AUC sets one class against the rest; say which with label=, one of {predictions.classes.tolist()}."
-        )
-    events = event_of(predictions, predictions.classes.tolist()[1] if label is None else label)
+    events = one_class(read(y, proba, labels), label, "The AUC")
     inside, outside = events.proba[events.happened == 1], events.proba[events.happened == 0]
-    if not len(inside) or not len(outside):
-        raise InputError(
-            f"The AUC compares rows of the class with others: {len(inside)} rows are of it and {len(outside)} are not."
-        )
     value = float(roc_auc_score(events.happened, events.proba))
     error = float(np.sqrt(_delong_variance(inside, outside)))
     smaller = min(len(inside), len(outside))

@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike
 
 from credibly.errors import DataWarning, InputError, UnreliableWarning
 from credibly.estimators.validation import generator
-from credibly.inference.importance import RELIABLE, SMALL_SHIFT, SMALL_WIDENING, Correction
+from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING, Correction
 from credibly.inference.targets import Target
 from credibly.numerics.arrays import Array
+from credibly.numerics.weighted_draws import RELIABLE
 
 FEWEST_DRAWS = 256  # of which seven in eight are from q itself, in pairs: a hundred of those have a tail
 DRAWS_SEED = 0  # where random_state is None: the same model and rows give the same certificate

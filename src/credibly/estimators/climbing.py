@@ -10,13 +10,14 @@ from credibly.errors import NotPositiveDefinite
 from credibly.estimators.learning import ChosenPrior, chosen_prior, find_mode, learn, objective_of
 from credibly.estimators.problem import Drawn, Learnt, PriorChoice, Problem, Search, posterior_of
 from credibly.inference.drawn_posterior import MOST_DRAWS, DrawnPosterior
-from credibly.inference.importance import CLOSE, SMALL_SHIFT, SMALL_WIDENING, Correction, correct
+from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING, Correction, correct
 from credibly.inference.posterior import Gaussian
 from credibly.inference.targets import WeightTarget
 from credibly.inference.weight_ep import WeightSitesProblem, weight_ep
 from credibly.model.likelihoods import Likelihood
 from credibly.model.priors import Normal
 from credibly.numerics.newton import Status
+from credibly.numerics.weighted_draws import CLOSE
 
 
 def learn_by_ep(problem: Problem, choice: Normal | str, search: Search) -> Learnt:

@@ -33,15 +33,13 @@ from scipy.stats import qmc
 from credibly.inference.targets import Target
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.special import LOG_2PI
-from credibly.numerics.weighted_draws import Smoothed, alike, pareto_smoothed
+from credibly.numerics.weighted_draws import CLOSE, RELIABLE, Smoothed, alike, pareto_smoothed
 
 FIRST_PAIRS = 512  # draws are doubled from here on
 MOST_PAIRS = 16_384  # by default
 LARGEST_POOL = 20_000_000  # numbers in all draws together, 160 megabytes
 GOAL = 0.015  # standard error of the log evidence, in nats, at which draws are enough
 MEAN_GOAL = 0.035  # standard error of every mean, in posterior standard deviations, likewise
-RELIABLE = 0.7  # k̂ above which corrected numbers are noise
-CLOSE = 0.5  # k̂ below which q itself is near the posterior: ratios have a finite variance
 SMALL_SHIFT = 0.25  # of a mean, in posterior standard deviations: q itself will do
 SMALL_WIDENING = 1.25  # of a standard deviation, likewise
 ONE_WIDE_IN = 8  # pairs

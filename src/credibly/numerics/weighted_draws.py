@@ -24,6 +24,9 @@ MOST_DIFFERENT = 700.0  # log ratio of weights in a tail, beyond which the small
 EQUAL = 1e-9  # spread of log ratios that makes no difference
 ROUNDING = 100 * np.finfo(float).eps  # of sums over rows, relative to them
 
+CLOSE = 0.5  # k̂ up to which the draws' own distribution is close to the one they stand for
+RELIABLE = 0.7  # k̂ above which numbers corrected by weighted draws are noise
+
 
 class Smoothed(NamedTuple):
     """Importance weights whose largest are replaced by those of a generalised Pareto distribution."""

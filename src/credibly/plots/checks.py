@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from credibly.errors import InputError
 from credibly.numerics.arrays import Array
+from credibly.numerics.weighted_draws import CLOSE, RELIABLE
 from credibly.plots.asking import ask, can, classes_of, codes_of, last_step
 from credibly.plots.rows import Rows
 from credibly.plots.style import (
@@ -30,8 +31,6 @@ from credibly.plots.style import (
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-CLOSE, RELIABLE = 0.5, 0.7  # k-hat: up to the first the approximation is close, up to the second it can be corrected
 
 
 def khat(certificate: Any, X: Any = None, ax: Axes | None = None) -> Axes:

@@ -14,6 +14,7 @@ from credibly.errors import CrediblyError
 from credibly.estimators.generative_results import GenerativeClassifierBase
 from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.linear_classifier import LinearClassifier
+from credibly.numerics.weighted_draws import RELIABLE
 from credibly.plots.indicators import indicator_groups
 from credibly.plots.weight_tables import Table as WeightTable
 from credibly.plots.weights import forest
@@ -225,7 +226,7 @@ def _trust(certificate: Trust) -> list[Planned]:
     khats = certificate.khats
     if khats is None:
         return []
-    above, known = int((khats > 0.7).sum()), khats[np.isfinite(khats)]
+    above, known = int((khats > RELIABLE).sum()), khats[np.isfinite(khats)]
     largest = number(float(known.max()), 2) if len(known) else "unknown"
     alt = f"k-hat of {count(len(khats))} predictions: the largest is {largest}, {above} are above the limit of 0.7."
     caption = "How far single predictions can be corrected; below 0.7 they can be relied on."

@@ -109,14 +109,24 @@ def _few_rows(material: Material) -> tuple[str, str] | None:
     )
 
 
+def _not_looked_for(why: str) -> tuple[str, str]:
+    return (
+        "Whether the classes are separated was not looked for.",
+        "Where a combination of columns tells them without error, weights and their intervals are the prior's doing "
+        f"({why}).",
+    )
+
+
 def _separated(material: Material) -> tuple[str, str] | None:
-    X = material.complete
-    if X is None or X.size > MOST_CELLS or not isinstance(material.model, LinearClassifier | BayesianGLM):
+    if not isinstance(material.model, LinearClassifier | BayesianGLM):
         return None
+    X = material.complete
+    if X is None or X.size > MOST_CELLS:
+        return _not_looked_for("the table is too large, or has gaps")
     try:
         found = separation(material.rows_like(X), material.y)
-    except CrediblyError:
-        return None
+    except CrediblyError as error:
+        return _not_looked_for(str(error))
     if not found:
         return None
     names = [name if isinstance(name, str) else material.names[name] for name in found.columns]

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from credibly.numerics.weighted_draws import RELIABLE
 from credibly.report.tables import Cell, Head, Table, numeric
 from credibly.report.words import count, number, probability
 
@@ -19,7 +20,6 @@ HEADS = {  # column of a comparison: heading
     "effective_parameters": "Parameters",
     "khat": "k-hat",
 }
-UNRELIABLE_KHAT = 0.7  # above which draws do not correct a number
 # Kass & Raftery (1995), for differences of log evidence.
 STRENGTH = ((5.0, "very strong"), (3.0, "strong"), (1.0, "positive"))
 
@@ -70,7 +70,7 @@ def _unsettled(best: Any, second: Any, by: str, gap: float) -> str:
     why = []
     for row in (best, second):
         khat = row.evidence.khat
-        if row.evidence.doubt is not None or khat > UNRELIABLE_KHAT:
+        if row.evidence.doubt is not None or khat > RELIABLE:
             known = "" if np.isnan(khat) else f" (k-hat {number(khat, 2)})"
             why.append(f"the number of {row.name} is not reliable{known}")
         elif by != "loo" and row.evidence.se > gap:

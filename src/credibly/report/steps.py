@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 
+from credibly.data.columns import describe
+from credibly.data.source import MemoryRows
 from credibly.numerics.arrays import Array
 from credibly.report.categories import Group
 from credibly.report.material import Material
@@ -76,10 +79,8 @@ def steps(material: Material) -> list[Step]:
 
 def _sparse_steps(material: Material) -> list[Step]:
     """The same for a sparse matrix that is too large to be written out."""
-    X = material.X.astype(float)
-    mean = np.asarray(X.mean(axis=0)).ravel()
-    # The difference of two sums may round to less than nothing.
-    sd: Array = np.sqrt(np.maximum(np.asarray(X.multiply(X).mean(axis=0)).ravel() - mean**2, 0.0))
+    found = describe(MemoryRows(csr_array(material.X, dtype=np.float64), material.codes))
+    mean, sd = found.mean, np.where(found.constant, 0.0, found.scale)
     return [
         Step(name, j, float(s), False, float(m), bool(s == 0))
         for j, (name, m, s) in enumerate(zip(material.names, mean, sd, strict=True))

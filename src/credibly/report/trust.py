@@ -15,6 +15,7 @@ from credibly.estimators.generative_results import GenerativeClassifierBase
 from credibly.estimators.model_average import ModelAverage
 from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING
 from credibly.numerics.arrays import Array
+from credibly.numerics.weighted_draws import RELIABLE
 from credibly.report.material import Material
 from credibly.report.tables import Cell, Head, Table, numeric
 from credibly.report.words import count, number
@@ -101,11 +102,11 @@ def _khats(material: Material, certificate: Certificate) -> Array:
 def _certified(material: Material, it: Certificate, khats: Array, doubts: tuple[str, ...]) -> Trust:
     usable = it.reliable and it.shift <= SMALL_SHIFT and it.widening <= SMALL_WIDENING
     short, sentence = VERDICTS[2 if not it.reliable else 0 if usable else 1]
-    above = int((khats > 0.7).sum())
+    above = int((khats > RELIABLE).sum())
     rows = (
         f"Of {count(len(khats))} predictions looked at one by one, "
         + ("none has" if not above else f"{count(above)} {'has' if above == 1 else 'have'}")
-        + " a k-hat above 0.7."
+        + f" a k-hat above {RELIABLE}."
     )
     table = Table.of(
         "The certificate in numbers",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -273,8 +273,8 @@ def cells(values: pd.Series) -> pd.Series:
     return pd.Series(text[codes], index=values.index, name=values.name, dtype=object)
 
 
-def shortened(names: object, most: int = NAMED, show: Callable[[str], str] = str) -> str:
+def shortened(names: Iterable[Any], most: int = NAMED, show: Callable[[Any], str] = str) -> str:
     """A list in a sentence, cut where it is long."""
-    listed = [show(name) for name in names]  # type: ignore[attr-defined]
+    listed = [show(name) for name in names]
     more = f" … ({len(listed)} in all)" if len(listed) > most else ""
     return ", ".join(listed[:most]) + more
