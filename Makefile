@@ -10,7 +10,7 @@ PYTEST_ARGS ?= -n auto
 .DEFAULT_GOAL := help
 .NOTPARALLEL:            # two pips in one environment would fight
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow check format bench docs clean distclean force
+.PHONY: help demo test test-slow check format bench bench-full docs clean distclean force
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,26 @@ $(DOCS): pyproject.toml $(MADE)
 	$(RUN) -m pip install --quiet --editable '.[docs]'
 	@touch $@
 
+# The peers of `make bench` are pinned, and live in an environment of their own, which git and ruff do not look into.
+BENCH_VENV := .venv-bench
+BENCH_RUN  := $(BENCH_VENV)/bin/python
+BENCH_MADE := $(BENCH_VENV)/.made
+BENCH      := $(BENCH_VENV)/.installed-bench
+
+ifneq ($(shell $(BENCH_RUN) -c "" 2>/dev/null && cat $(BENCH_MADE) 2>/dev/null),$(CURDIR))
+$(BENCH_MADE): force
+endif
+
+$(BENCH_MADE):
+	@$(BENCH_RUN) -c "" 2>/dev/null || rm -rf $(BENCH_VENV)
+	$(PYTHON) -m venv $(BENCH_VENV)
+	@echo '*' > $(BENCH_VENV)/.gitignore
+	@echo '$(CURDIR)' > $@
+
+$(BENCH): pyproject.toml benchmarks/requirements.txt $(BENCH_MADE)
+	$(BENCH_RUN) -m pip install --quiet --requirement benchmarks/requirements.txt --editable '.[data,dask,plots]'
+	@touch $@
+
 # --- verbs --------------------------------------------------------------------
 
 demo: $(DEMO)  ## fit, compare and certify models of two real data sets; prints tables, writes demo-report.html
@@ -69,14 +89,11 @@ format: $(DEV)  ## let ruff fix what it can
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-bench: $(DEV)  ## us against the peers, in one process tree
-	$(RUN) -m benchmarks.linear
-	$(RUN) -m benchmarks.glm
-	$(RUN) -m benchmarks.generative
-	$(RUN) -m benchmarks.gaussian_process
-	$(RUN) -m benchmarks.certificate
-	$(RUN) -m benchmarks.sequential
-	$(RUN) -m benchmarks.leave_pima_alone
+bench: $(BENCH)  ## credibly against its peers, some ten minutes; writes docs/benchmarks.md (BENCH_ARGS="--only gp" picks cases)
+	$(BENCH_RUN) -m benchmarks quick $(BENCH_ARGS)
+
+bench-full: $(BENCH)  ## … all shapes and all peers: hours, on a machine that does nothing else
+	$(BENCH_RUN) -m benchmarks full $(BENCH_ARGS)
 
 docs: $(DOCS)  ## the guide and the API reference, into docs/_build/html
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
@@ -87,4 +104,4 @@ clean:  ## remove what the other targets made, but for the environment
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## … and the environment too
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(BENCH_VENV)

@@ -1,9 +1,10 @@
 """What it costs to know how far a posterior can be trusted, in Newton fits.
 
-Run by `make bench`. The unit is the fit itself, with a fixed prior, Normal(scale=2.5): `certify(X, y)` at its default
-settings, and fits by EP and by `inference="auto"` (which holds a certificate or more), are multiples of it. Runs
-alternate and the fastest of each counts, so that a busy neighbour weighs little; BLAS is held at one thread
-(`--threads`). Compiled kernels are loaded beforehand, which makes the Newton fit faster and the multiples larger.
+Run by `python -m benchmarks.certificate`. The unit is the fit itself, with a fixed prior, Normal(scale=2.5):
+`certify(X, y)` at its default settings, and fits by EP and by `inference="auto"` (which holds a certificate or more),
+are multiples of it. Runs alternate and the fastest of each counts, so that a busy neighbour weighs little; BLAS is held
+at one thread (`--threads`). Compiled kernels are loaded beforehand, which makes the Newton fit faster and the multiples
+larger.
 
 Beside the costs stands what they buy: k-hat, the number of draws, what these are worth, and the standard error of the
 corrected log evidence (the draws are doubled until it is 0.01).
@@ -20,9 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.linear import RESULTS, seconds
-from benchmarks.linear import Case as Table
-from benchmarks.linear import table as independent
+from benchmarks.common import RESULTS, logistic_table, seconds
 from credibly import BayesianLogisticRegression, Normal
 from credibly.numerics import fused
 
@@ -72,7 +71,7 @@ class Row(NamedTuple):
 def table(case: Case) -> tuple[np.ndarray, np.ndarray]:
     """Independent Gaussian columns; a rare class has about one row in fifteen."""
     if not case.rare:
-        return independent(Table(case.n, case.p, case.runs, None), correlated=False)
+        return logistic_table(case.n, case.p)
     rng = np.random.default_rng(case.n + case.p)
     X = rng.normal(size=(case.n, case.p))
     f = X @ rng.normal(size=case.p) / np.sqrt(case.p) - 3.0
@@ -148,7 +147,7 @@ def main() -> None:
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # k-hat and rung tell what the warnings do
     if fused.available():
-        fused.logit_sums(np.ones((1, 1)), np.ones(1), None, np.zeros(1), np.ones(1), np.zeros(2), intercept=True)
+        fused.load("logit")
     start, rows = time.perf_counter(), []
     print("x: Newton fits with the same prior; fastest runs.\n" + HEADER)
     with threadpool_limits(arguments.threads, "blas"):

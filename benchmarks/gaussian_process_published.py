@@ -26,7 +26,7 @@ import pandas as pd
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
-from benchmarks.linear import RESULTS
+from benchmarks.common import RESULTS
 from credibly import GaussianProcessClassifier
 from credibly.kernels import RBF, Constant
 

@@ -1,10 +1,10 @@
 """How near is each way to the truth? After Chopin & Ridgway, "Leave Pima Indians alone" (Statistical Science 2017).
 
-Run by `make bench` (ten minutes, most of them for the truth). Logistic and probit regression on small binary data
-sets; predictors have mean 0 and standard deviation 0.5, the prior standard deviation is 20 for the intercept and 5 for
-slopes. For every way of inference: the largest error of a posterior mean, in posterior standard deviations, the largest
-relative error of a posterior standard deviation, the error of the log evidence, and the time in Laplace fits. The claim
-to be checked is that EP's error is at most a tenth of Laplace's.
+Run by `python -m benchmarks.leave_pima_alone` (ten minutes, most of them for the truth). Logistic and probit regression
+on small binary data sets; predictors have mean 0 and standard deviation 0.5, the prior standard deviation is 20 for the
+intercept and 5 for slopes. For every way of inference: the largest error of a posterior mean, in posterior standard
+deviations, the largest relative error of a posterior standard deviation, the error of the log evidence, and the time in
+Laplace fits. The claim to be checked is that EP's error is at most a tenth of Laplace's.
 
 The truth has nothing to do with our code:
 - stored: importance sampling done elsewhere (`reference/bayes_linear.json`), for three sets;
@@ -41,7 +41,7 @@ from scipy.special import gammaln, log_ndtr, logsumexp, stdtrit
 from scipy.stats import chi2, qmc
 from threadpoolctl import threadpool_limits
 
-from benchmarks.linear import RESULTS, seconds
+from benchmarks.common import RESULTS, seconds
 from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -1,10 +1,10 @@
 """How far learning in parts drifts from learning all at once.
 
-Run by `make bench`. `partial_fit` takes the posterior so far as the prior of the next rows; what it forgets is the
-shape of the posterior beyond a Gaussian. Streams are cut into batches of 100 to 3,000 rows, shuffled (three times, the
-worst counts), sorted by the column that matters most, and sorted by label. Measured are the largest difference of a
-posterior mean from the batch fit's, in its posterior standard deviations, the largest relative difference of a standard
-deviation, and the difference of the log evidence.
+Run by `python -m benchmarks.sequential`. `partial_fit` takes the posterior so far as the prior of the next rows; what
+it forgets is the shape of the posterior beyond a Gaussian. Streams are cut into batches of 100 to 3,000 rows, shuffled
+(three times, the worst counts), sorted by the column that matters most, and sorted by label. Measured are the largest
+difference of a posterior mean from the batch fit's, in its posterior standard deviations, the largest relative
+difference of a standard deviation, and the difference of the log evidence.
 
 Laplace in parts is compared with Laplace on all rows, EP with EP on all rows, and one-pass ADF, which does not depend
 on how the rows are cut, with EP on all rows, the answer that more passes would reach. The bar is 0.05 sd for shuffled
@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.linear import RESULTS
+from benchmarks.common import RESULTS
 from credibly import BayesianLogisticRegression, Normal
 
 DATA = Path(__file__).parents[2] / "shared" / "data"

@@ -50,7 +50,7 @@ THIRD_PARTY = {
     "sklearn.datasets": ("cli/demo.py",),  # the demo's data; no modelling there
     "dask": ("data/dask.py",),
     "distributed": ("data/dask.py",),
-    "pyarrow": ("data/parquet.py", "cli/"),
+    "pyarrow": ("data/parquet", "cli/"),
     "matplotlib": ("plots/",),
     "arviz": ("export/",),
     "xarray": ("export/",),

@@ -37,6 +37,7 @@ __all__ = [
     "NoisyThresholdClassifier",
     "Normal",
     "NormalMixture",
+    "ParquetRows",
     "QuadraticDiscriminant",
     "Status",
     "StudentT",
@@ -49,7 +50,11 @@ __all__ = [
 ]
 
 
-_LATER = {"load": "credibly.persistence", "save": "credibly.persistence"}  # not needed to fit a model
+_LATER = {  # not needed to fit a model, or asking for packages that may not be there
+    "ParquetRows": "credibly.data.parquet",
+    "load": "credibly.persistence",
+    "save": "credibly.persistence",
+}
 _SUBMODULES = {
     "averages",
     "basis",

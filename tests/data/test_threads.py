@@ -2,6 +2,7 @@
 
 import multiprocessing
 import threading
+from contextlib import ExitStack, suppress
 
 import numpy as np
 import pytest
@@ -9,7 +10,18 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from credibly import BayesianLogisticRegression, Normal
-from credibly.data.threads import default_threads, in_order, single_threaded_blas
+from credibly.data.threads import blas_counts, default_threads, in_order, set_blas_counts, single_threaded_blas
+
+HERE = 3  # threads of BLAS while these tests run, on any machine: one cannot be told from one
+
+
+@pytest.fixture(autouse=True)
+def several():
+    before = blas_counts()
+    set_blas_counts(dict.fromkeys(before, HERE))
+    yield
+    assert set(blas_counts().values()) == {HERE}
+    set_blas_counts(before)
 
 
 def blas_threads():
@@ -24,6 +36,66 @@ def test_blas_is_held_at_one_thread_inside_and_given_back_outside():
             assert set(blas_threads()) == {1}
         assert set(blas_threads()) == {1}  # the inner one must not give back what the outer one holds
     assert blas_threads() == before
+
+
+def in_threads(work, n: int) -> None:
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_blas_is_held_until_the_last_of_overlapping_threads_has_left():
+    """Four enter one after the other and leave in the same order; all who are inside look after every step."""
+    n = 4
+    stepped, looked, seen = threading.Barrier(n), threading.Barrier(n), []
+
+    def stay(i: int) -> None:
+        with ExitStack() as inside:
+            for step in range(n + i):
+                if step == i:
+                    inside.enter_context(single_threaded_blas())
+                stepped.wait(30)
+                if step >= i:
+                    seen.append(max(blas_threads()))
+                looked.wait(30)
+        for _ in range(n + i, 2 * n):
+            stepped.wait(30)
+            looked.wait(30)
+
+    in_threads(stay, n)
+    assert seen == [1] * n * n
+    assert set(blas_threads()) == {HERE}
+
+
+def test_an_error_inside_gives_blas_back_but_not_before_the_others_have_left():
+    with pytest.raises(KeyError), single_threaded_blas():
+        raise KeyError
+    assert set(blas_threads()) == {HERE}
+    n = 4
+    inside, failed, seen = threading.Barrier(n), threading.Event(), []
+
+    def stay(i: int) -> None:
+        with suppress(KeyError), single_threaded_blas():
+            if inside.wait(30) == 0:
+                raise KeyError
+            assert failed.wait(30)
+            seen.append(max(blas_threads()))
+            return
+        failed.set()
+
+    in_threads(stay, n)
+    assert seen == [1] * (n - 1)
+    assert set(blas_threads()) == {HERE}
+
+
+def test_what_somebody_else_has_set_meanwhile_stays():
+    with single_threaded_blas():
+        set_blas_counts(dict.fromkeys(blas_counts(), 2))
+    assert set(blas_threads()) == {2}
+    set_blas_counts(dict.fromkeys(blas_counts(), HERE))
 
 
 def test_overlapping_holders_on_two_threads_give_blas_back():
@@ -112,6 +184,45 @@ def test_fits_in_many_threads_at_once_agree():
     for proba in found:
         assert_allclose(proba, alone.predict_proba(X[:100]), rtol=1e-10)
     assert_array_equal(np.shape(found), (6, 100, 2))
+
+
+def leave(queue, holder):
+    inside = default_threads()
+    holder.close()
+    queue.put((inside, set(blas_threads())))
+
+
+def hold():
+    with single_threaded_blas():
+        yield
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_forked_inside_has_one_thread_until_it_leaves():
+    """Though others were inside, whose threads do not live there."""
+    context = multiprocessing.get_context("fork")
+    queue, inside, go = context.Queue(), threading.Event(), threading.Event()
+
+    def other():
+        with single_threaded_blas():
+            inside.set()
+            go.wait(60)
+
+    beside = threading.Thread(target=other)
+    beside.start()
+    assert inside.wait(30)
+    holder = hold()
+    next(holder)
+    child = context.Process(target=leave, args=(queue, holder))
+    child.start()
+    assert queue.get(timeout=30) == (1, {HERE})
+    child.join(30)
+    assert child.exitcode == 0
+    assert set(blas_threads()) == {1} and default_threads() == HERE  # here nobody has left
+    go.set()
+    beside.join(30)
+    assert set(blas_threads()) == {1}
+    holder.close()
 
 
 def enter(queue):

@@ -508,3 +508,34 @@ def test_offsets_that_make_no_sense_are_refused(extra, message):
 def test_an_exposure_needs_the_log_link():
     with pytest.raises(InputError, match="log link"):
         BayesianGLM().fit(np.array([[0.0], [1.0], [3.0]]), [1.0, 2.5, 4.0], exposure=[1.0, 1.0, 2.0])
+
+
+@pytest.mark.parametrize("link", ["logit", "probit", "cloglog"])
+def test_the_deviance_of_labels_is_minus_twice_the_log_likelihood_however_sure_the_means_are(link):
+    rng = np.random.default_rng(0)
+    x = rng.standard_t(1.5, size=2000)  # scores beyond 40: means that round to 0 and 1
+    y = (rng.random(2000) < 1 / (1 + np.exp(-x))).astype(float)
+    model = BayesianGLM("bernoulli", link, prior=Normal(scale=2.0)).fit(x[:, None], y)
+    assert_allclose(model.deviance_, -2 * model.log_likelihood_, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("family", "link", "sentinel"),
+    [("poisson", "log", 9999), ("gamma", "log", -9999), ("gaussian", "log", 9999), ("bernoulli", "probit", 9999)],
+)
+@pytest.mark.parametrize("prior", [None, Normal(scale=2.0)], ids=repr)
+@pytest.mark.parametrize("n", [500, 20_000])
+def test_a_row_of_weight_zero_does_nothing_whatever_it_holds(family, link, sentinel, prior, n):
+    """Infinity times zero is not a number: such rows must not be computed with."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=n)
+    mu = np.exp(0.5 + 0.5 * x)
+    y = {"poisson": rng.poisson(mu), "gamma": rng.gamma(2.0, mu / 2), "gaussian": mu + rng.normal(size=n)}.get(
+        family, rng.random(n) < 0.5
+    ) * 1.0
+    weight = np.ones(n)
+    x[0], weight[0] = sentinel, 0.0
+    with_row = BayesianGLM(family, link, prior=prior).fit(x[:, None], y, sample_weight=weight)
+    without = BayesianGLM(family, link, prior=prior).fit(x[1:, None], y[1:])
+    assert_allclose(with_row.coef_, without.coef_, rtol=1e-7)
+    assert_allclose(with_row.deviance_, without.deviance_, rtol=1e-9)

@@ -184,8 +184,8 @@ def test_steep_probit_fits_pass_the_edge_of_the_number_range_without_a_warning()
 
 def test_a_search_for_scales_that_stops_on_a_slope_says_so(monkeypatch):
     """Whatever made it stop: an iteration limit, a failed line search."""
-    monkeypatch.setattr(evidence, "_quasi_newton", lambda surface, start: start)
-    monkeypatch.setattr(evidence, "_settled", lambda surface, theta: theta)
+    monkeypatch.setattr(evidence, "climbed", lambda surface, start: start)
+    monkeypatch.setattr(evidence, "settled", lambda surface, theta: theta)
     X, y = rows_of(200, 3)
     with pytest.warns(ConvergenceWarning, match="evidence still rises"):
         assert LOGIT(prior="ard").fit(X, y).status_ is Status.SCALES_NOT_FOUND

@@ -167,7 +167,7 @@ def test_the_order_of_rows_does_not_matter(model, prior):
 @pytest.mark.parametrize("n_jobs", [1, 2, 3])
 @pytest.mark.parametrize("compiled", [False, True], ids=["NumPy", "compiled"])
 def test_the_number_of_threads_changes_nothing_at_all(n_jobs, compiled, monkeypatch):
-    monkeypatch.setattr(fused, "pays", lambda numbers: compiled)
+    monkeypatch.setattr(fused, "pays", lambda *_: compiled)
     X, y = rows_of(n=60_000, d=3)  # large enough to be cut
     plain, threaded = (LOGIT(prior=Normal(), n_jobs=jobs).fit(X, y) for jobs in (1, n_jobs))
     assert threaded.log_evidence_ == plain.log_evidence_
@@ -179,7 +179,7 @@ def test_the_compiled_kernel_and_numpy_find_the_same_posterior(prior, monkeypatc
     X, y = rows_of(n=3000)
     found = []
     for compiled in (False, True):
-        monkeypatch.setattr(fused, "pays", lambda numbers, answer=compiled: answer)
+        monkeypatch.setattr(fused, "pays", lambda *_, answer=compiled: answer)
         found.append(LOGIT(prior=prior).fit(X, y))
     plain, quick = found
     assert_allclose(quick.log_evidence_, plain.log_evidence_, rtol=1e-12)

@@ -1,16 +1,20 @@
-"""The compiled logit sums against the generic likelihood and plain products, and its exponential against mpmath."""
+"""The compiled sums against the generic likelihoods and plain products, in any shape, layout and range."""
 
 import subprocess
 import sys
 from typing import Any, NamedTuple
 
-import mpmath as mp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from credibly.data.source import Block
 from credibly.inference.frame import Frame
-from credibly.model.likelihoods import BernoulliLogit
+from credibly.inference.objective import information, row_slopes
+from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
+from credibly.model.likelihoods.families import Poisson
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
+from credibly.model.likelihoods.links import Log
 from credibly.numerics import fused
 
 pytestmark = pytest.mark.skipif(not fused.available(), reason="numba, a core dependency, cannot be imported here")
@@ -18,191 +22,268 @@ pytestmark = pytest.mark.skipif(not fused.available(), reason="numba, a core dep
 TILE = 240  # rows the kernel takes at a time; what matters is that sizes around it, and around 4 and 16, are tried
 SIZES = [1, 2, 3, 4, 5, 15, 16, 17, TILE - 1, TILE, TILE + 1, TILE + 4, 3 * TILE + 37]
 
+LIKELIHOODS: dict[str, Any] = {
+    "logit": BernoulliLogit(),
+    "probit": BernoulliProbit(),
+    "poisson": FamilyLikelihood(Poisson(), Log()),
+    "softmax": Categorical(4),
+}
+SCALAR = ["logit", "probit", "poisson"]
+kinds = pytest.mark.parametrize("kind", list(LIKELIHOODS))
+scalar_kinds = pytest.mark.parametrize("kind", SCALAR)
+
 
 class Problem(NamedTuple):
-    X: np.ndarray
-    y: np.ndarray
-    weight: np.ndarray | None
+    kind: str
+    rows: Block
     frame: Frame
-    u: np.ndarray
+    W: np.ndarray
+
+    def changed(self, **parts: Any) -> "Problem":
+        return self._replace(rows=self.rows._replace(**parts))
+
+    @property
+    def likelihood(self) -> Any:
+        return Categorical(len(self.W)) if self.kind == "softmax" else LIKELIHOODS[self.kind]
+
+    @property
+    def design(self) -> Block:
+        return self.rows._replace(X=self.frame.design(np.asarray(self.rows.X, dtype=float)))
 
 
-def problem(b: int, d: int, *, intercept: bool = True, weighted: bool = False, reach: float | None = None) -> Problem:
-    """Random rows; with `reach`, scores spread evenly over ± reach."""
+def problem(
+    kind: str,
+    b: int,
+    d: int,
+    *,
+    intercept: bool = True,
+    weighted: bool = False,
+    shifted: bool = False,
+    reach: float | None = None,
+    K: int = 4,
+) -> Problem:
+    """Random rows; with `reach`, scores spread evenly over ± reach (the first class's, the others' being small)."""
     rng = np.random.default_rng([b, d, intercept, weighted])
     frame = Frame(rng.normal(size=d) * 10, np.exp(rng.normal(size=d)), intercept)
     X = frame.center + frame.scale * rng.normal(size=(b, d))
-    u = rng.normal(size=d + intercept)
+    W = rng.normal(size=(K if kind == "softmax" else 1, d + intercept)) / np.sqrt(d)
     if reach is not None:
-        f = np.linspace(-reach, reach, b)
-        u[0] = 1.0
-        rest = frame.design(X)[:, 1:] @ u[1:]
-        X[:, 0] = frame.center[0] + frame.scale[0] * (f - rest)
-    y = (rng.random(b) < 0.5).astype(float)
+        W[:, 0] = np.arange(len(W)) < 1
+        rest = frame.design(X)[:, 1:] @ W[0, 1:]
+        X[:, 0] = frame.center[0] + frame.scale[0] * (np.linspace(-reach, reach, b) - rest)
+    y = {"softmax": rng.integers(0, len(W), b), "poisson": rng.poisson(3.0, b).astype(float)}.get(
+        kind, (rng.random(b) < 0.5).astype(float)
+    )
     weight = rng.exponential(size=b) * (rng.random(b) < 0.7) if weighted else None
-    return Problem(X, y, weight, frame, u)
+    return Problem(kind, Block(X, y, weight, rng.normal(size=b) if shifted else None), frame, W)
 
 
-def compiled(p: Problem) -> tuple[float, np.ndarray, np.ndarray]:
-    return fused.logit_sums(p.X, p.y, p.weight, p.frame.center, p.frame.scale, p.u, intercept=p.frame.intercept)
+def compiled(p: Problem) -> fused.Sums:
+    return fused.sums(p.kind, p.rows, p.frame, p.W)
 
 
-def gradient(p: Problem) -> tuple[float, np.ndarray]:
-    return fused.logit_gradient(p.X, p.y, p.weight, p.frame.center, p.frame.scale, p.u, intercept=p.frame.intercept)
+def outer(curvature: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    """Σ C ⊗ zzᵀ for non-negative C (n,) or (n, K, K)."""
+    C = curvature.reshape(len(Z), *(curvature.shape[1:] or (1, 1)))
+    return np.einsum("njk,na,nb->jakb", C, Z, Z).reshape(2 * (C.shape[1] * Z.shape[1],))
 
 
 def check(p: Problem) -> None:
-    """Errors are measured against the sums of absolute terms: what cancels in a sum cannot be had back."""
-    value, score, information = compiled(p)
-    Z = p.frame.design(p.X.astype(float))
-    at = BernoulliLogit().expand(p.y, Z @ p.u)
-    weight = np.ones(len(p.y)) if p.weight is None else p.weight
-    log_prob, grad, curvature = (weight * part for part in at)
-    # the scores themselves are only known to rounding, which moves log p by |grad| and the slopes by curvature ~ slope
-    rounding = 1e-15 * (1 + (np.abs(Z) @ np.abs(p.u)).max())
+    """Errors are measured against the sums of absolute terms: what cancels in a sum cannot be had back.
+
+    Scores are only known to rounding, which moves log p by the slopes and the slopes by the curvature.
+    """
+    value, score, found = compiled(p)
+    block, at = p.design, row_slopes(p.likelihood, p.design, p.W)
+    Z, grad = np.asarray(block.X), at.grad.reshape(len(block.y), len(p.W))
+    curvature = np.asarray(at.curvature)
+    if p.kind == "softmax":
+        C = np.abs(p.likelihood.curvature(curvature))
+        curvature = C if block.weight is None else C * block.weight[:, None, None]
+    spread = curvature if curvature.ndim == 1 else curvature.sum(axis=1)
+    shift = 0.0 if block.offset is None else np.abs(block.offset).max(initial=0)
+    rounding = 1e-15 * (1 + shift + (np.abs(Z) @ np.abs(p.W).T).max(initial=0))
     tolerance = 1e-13 + rounding
-    assert abs(value - log_prob.sum()) <= tolerance * (np.abs(log_prob) + np.abs(grad)).sum()
-    assert (np.abs(score - Z.T @ grad) <= tolerance * (np.abs(Z).T @ np.abs(grad))).all()
-    bound = tolerance * (np.abs(Z).T * curvature) @ np.abs(Z)
-    assert (np.abs(information - (Z.T * curvature) @ Z) <= bound).all()
-    assert_array_equal(information, information.T)
-    assert information.flags.c_contiguous
-    assert_allclose(gradient(p)[0], value, rtol=1e-14)
-    assert_allclose(gradient(p)[1], score, rtol=1e-14)
+    noise = tolerance * (np.abs(grad) + spread.reshape(grad.shape))
+    assert abs(value - at.log_prob.sum()) <= tolerance * np.abs(at.log_prob).sum() + noise.sum()
+    assert (np.abs(score - (grad.T @ Z).reshape(-1)) <= (noise.T @ np.abs(Z)).reshape(-1) + 1e-300).all()
+    expected = information(p.likelihood, block, at)
+    assert (np.abs(found - expected) <= tolerance * outer(curvature, np.abs(Z)) + 1e-300).all()
+    assert_array_equal(found, found.T)
+    assert found.flags.c_contiguous and score.flags.c_contiguous
+    again = fused.gradient(p.kind, p.rows, p.frame, p.W)
+    assert_allclose(again[0], value, rtol=1e-14)
+    assert_allclose(again[1], score, rtol=1e-14, atol=1e-16 * np.abs(noise).sum())
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 6, 7, 8, 11, 30, 61])
-def test_agrees_with_the_generic_likelihood_in_any_width(d: int, intercept: bool, weighted: bool) -> None:
-    check(problem(2 * TILE + 19, d, intercept=intercept, weighted=weighted))
+@kinds
+def test_agrees_with_the_generic_likelihood_in_any_width(kind: str, d: int, intercept: bool, weighted: bool) -> None:
+    check(problem(kind, 2 * TILE + 19, d, intercept=intercept, weighted=weighted))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("d", [1, 6])
 @pytest.mark.parametrize("b", SIZES)
-def test_agrees_with_the_generic_likelihood_in_any_length(b: int, d: int, weighted: bool) -> None:
-    check(problem(b, d, weighted=weighted))
+@kinds
+def test_agrees_with_the_generic_likelihood_in_any_length(kind: str, b: int, d: int, weighted: bool) -> None:
+    check(problem(kind, b, d, weighted=weighted))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("reach", [1e-8, 1.0, 40.0, 700.0])
-def test_agrees_with_the_generic_likelihood_far_out(reach: float, weighted: bool) -> None:
-    check(problem(1001, 5, weighted=weighted, reach=reach))
+@pytest.mark.parametrize("reach", [1e-8, 1.0, 40.0, 600.0])
+@kinds
+def test_agrees_with_the_generic_likelihood_far_out(kind: str, reach: float, weighted: bool) -> None:
+    check(problem(kind, 1001, 5, weighted=weighted, reach=reach))
 
 
-@pytest.mark.parametrize("y", [0.0, 1.0])
-@pytest.mark.parametrize("f", [-700.0, -300.0, -37.0, -20.0, -1.0, 0.0, 1e-9, 1.0, 20.0, 37.0, 300.0, 700.0])
-def test_one_row_against_multiple_precision(f: float, y: float) -> None:
-    value, score, information = fused.logit_sums(
-        np.array([[f]]), np.array([y]), None, np.zeros(1), np.ones(1), np.array([1.0, 0.0]), intercept=True
-    )
-    with mp.workdps(700):  # 1 - σ(700), as the formulas have it, cancels 304 digits
-        sigma = 1 / (1 + mp.exp(-mp.mpf(f)))
-        chosen = sigma if y else 1 - sigma
-        expected = float(mp.log(chosen)), float(y - sigma), float(sigma * (1 - sigma))
-    assert_allclose(value, expected[0], rtol=1e-15)
-    assert_allclose(score, expected[1] * np.array([f, 1.0]), rtol=1e-15)
-    assert_allclose(information, expected[2] * np.array([[f * f, f], [f, 1.0]]), rtol=2e-15)
+@pytest.mark.parametrize("kind", ["logit", "probit", "softmax"])  # a count's mean is infinite there
+def test_agrees_with_the_generic_likelihood_at_scores_of_a_thousand_and_more(kind: str) -> None:
+    check(problem(kind, 1001, 5, reach=1e3))
+    check(problem(kind, 1001, 5, reach=1e6))
 
 
-@pytest.mark.parametrize("y", [0.0, 1.0])
-@pytest.mark.parametrize("f", [709.0, 745.0, 746.0, 1e5, 1e300, np.finfo(float).max])
-def test_scores_beyond_the_exponential_give_the_limit(f: float, y: float) -> None:
-    one, sign = np.ones(1), 2 * y - 1
-    for z, expected in [(sign * f, (0.0, 0.0, 0.0)), (-sign * f, (-f, -f, 0.0))]:  # right, wrong
-        sums = fused.logit_sums(np.array([[z]]), y * one, None, 0 * one, one, one, intercept=False)
-        assert tuple(float(np.squeeze(part)) for part in sums) == expected
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("b", [5, TILE + 3])
+@scalar_kinds
+def test_offsets_are_added_to_the_scores(kind: str, b: int, weighted: bool) -> None:
+    check(problem(kind, b, 5, weighted=weighted, shifted=True))
 
 
-def test_small_contributions_are_not_rounded_away() -> None:
-    """log(1 + e) of confident rows is e, where 1 + e would be 1."""
-    X, y, one = np.full((500, 1), 40.0), np.ones(500), np.ones(1)
-    value, _ = fused.logit_gradient(X, y, None, 0 * one, one, one, intercept=False)
-    assert_allclose(value, -500 * np.exp(-40.0), rtol=1e-14)
+@pytest.mark.parametrize("K", [2, 3, 5, 6, 10])
+def test_any_number_of_classes(K: int) -> None:
+    check(problem("softmax", TILE + 37, 7, weighted=True, K=K))
 
 
-def test_weights_are_repetitions_and_zero_weights_are_absences() -> None:
-    p = problem(301, 6)
+@pytest.mark.parametrize("K", [2, 5])
+def test_classes_without_rows_and_ties_of_scores(K: int) -> None:
+    p = problem("softmax", 50, 3, K=K)
+    check(p.changed(y=np.zeros(50, dtype=int)))
+    check(p._replace(W=np.zeros_like(p.W)))
+
+
+def test_counts_of_any_size() -> None:
+    p = problem("poisson", 900, 3)
+    f = np.linspace(-3.0, 25.0, 900)
+    for y in (np.random.default_rng(1).poisson(np.exp(f)), np.arange(900.0), np.rint(np.exp(f)), np.zeros(900)):
+        check(p._replace(W=p.W * 0.01).changed(y=y.astype(float), offset=f))
+
+
+def test_a_mean_beyond_all_numbers_is_not_hidden() -> None:
+    p = problem("poisson", 10, 2)
+    value, score, found = compiled(p.changed(offset=np.full(10, 710.0)))
+    assert value == -np.inf
+    assert not np.isfinite(score).any() and not np.isfinite(found).any()
+
+
+@kinds
+def test_weights_are_repetitions_and_zero_weights_are_absences(kind: str) -> None:
+    p = problem(kind, 301, 6)
     times = np.random.default_rng(0).integers(0, 4, size=301)
-    repeated = p._replace(X=np.repeat(p.X, times, axis=0), y=np.repeat(p.y, times))
-    for ours, theirs in zip(compiled(p._replace(weight=times.astype(float))), compiled(repeated), strict=True):
-        assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12)
+    repeated = p.changed(X=np.repeat(p.rows.X, times, axis=0), y=np.repeat(p.rows.y, times))
+    for ours, theirs in zip(compiled(p.changed(weight=times.astype(float))), compiled(repeated), strict=True):
+        assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11)  # other tiles, so other sums of some hundred terms
 
 
-def test_a_row_without_weight_may_be_anywhere() -> None:
-    p = problem(50, 3, weighted=True)
-    assert p.weight is not None
-    far = p.X.copy()
-    far[p.weight == 0] *= 1e6
-    for ours, theirs in zip(compiled(p._replace(X=far)), compiled(p), strict=True):
+@pytest.mark.parametrize("kind", ["logit", "probit", "softmax"])
+def test_a_row_without_weight_may_be_anywhere(kind: str) -> None:
+    p = problem(kind, 50, 3, weighted=True)
+    assert p.rows.weight is not None
+    far = np.array(p.rows.X)
+    far[p.rows.weight == 0] *= 1e6
+    for ours, theirs in zip(compiled(p.changed(X=far)), compiled(p), strict=True):
         assert_array_equal(ours, theirs)
 
 
 def layouts(X: np.ndarray) -> dict[str, np.ndarray]:
-    wide = np.repeat(X, 2, axis=1)
-    packed = np.zeros(len(X), dtype=[("label", "i1"), ("x", float, X.shape[1])])
+    n, d = X.shape
+    wide, tall = np.repeat(X, 2, axis=1), np.asfortranarray(np.repeat(X, 3, axis=0))
+    packed = np.zeros(n, dtype=[("label", "i1"), ("x", float, d)])
     packed["x"] = X
     frozen = X.copy()
     frozen.flags.writeable = False
     return {
         "F": np.asfortranarray(X),
-        "strided": wide[:, ::2],
+        "columns of a wider table": np.hstack([X, X])[:, :d],
+        "rows of a longer table in F": np.asfortranarray(np.vstack([X, X, X]))[n : 2 * n],
+        "every other column": wide[:, ::2],
+        "every third row": np.repeat(X, 3, axis=0)[::3],
+        "every third row in F": tall[::3],
         "reversed": X[::-1].copy()[::-1],
+        "reversed in F": np.asfortranarray(X[:, ::-1])[:, ::-1],
         "unaligned": packed["x"],
+        "big-endian": X.astype(">f8"),
         "read-only": frozen,
     }
 
 
 @pytest.mark.parametrize("layout", list(layouts(np.zeros((2, 2)))))
-def test_layout_does_not_matter(layout: str) -> None:
-    p = problem(301, 6, weighted=True)
-    for ours, theirs in zip(compiled(p._replace(X=layouts(p.X)[layout])), compiled(p), strict=True):
+@pytest.mark.parametrize("d", [1, 6])
+@pytest.mark.parametrize("kind", ["logit", "softmax"])
+def test_layout_does_not_matter(kind: str, d: int, layout: str) -> None:
+    p = problem(kind, 301, d, weighted=True)
+    moved = layouts(np.asarray(p.rows.X))[layout]
+    for ours, theirs in zip(compiled(p.changed(X=moved)), compiled(p), strict=True):
         assert_array_equal(ours, theirs)
 
 
-def test_single_precision_and_integer_rows() -> None:
-    p = problem(301, 6)
-    check(p._replace(X=p.X.astype(np.float32)))
-    check(p._replace(X=np.rint(p.X).astype(int)))
+@pytest.mark.parametrize("layout", ["F", "columns of a wider table", "rows of a longer table in F", "every third row"])
+def test_tables_with_contiguous_rows_or_columns_are_read_where_they_are(layout: str) -> None:
+    X = layouts(np.arange(12.0).reshape(4, 3))[layout]
+    flat, (down, across) = fused._flat(X)
+    assert np.shares_memory(flat, X)
+    assert_array_equal([[flat[i * down + j * across] for j in range(3)] for i in range(4)], X)
+
+
+@kinds
+def test_single_precision_and_integer_rows(kind: str) -> None:
+    p = problem(kind, 301, 6)
+    check(p.changed(X=np.asarray(p.rows.X).astype(np.float32)))
+    check(p.changed(X=np.rint(p.rows.X).astype(int)))
 
 
 def test_every_kind_of_array_runs_the_same_compiled_code() -> None:
-    kernels: Any = fused._kernels()
-    p = problem(20, 6, weighted=True)
-    for X in [*layouts(p.X).values(), p.X.astype(np.float32)]:
-        compiled(p._replace(X=X))
-        compiled(p._replace(X=X, weight=None))
-    assert len(kernels.sums.signatures) == 1
+    for kind in ("logit", "softmax"):
+        p = problem(kind, 20, 6, weighted=True)
+        for X in [*layouts(np.asarray(p.rows.X)).values(), np.asarray(p.rows.X, dtype=np.float32)]:
+            compiled(p.changed(X=X))
+            compiled(p.changed(X=X, weight=None))
+        kernels: Any = fused._kernels(kind)
+        assert len(kernels.sums.signatures) == 1
 
 
-def test_no_rows_and_no_columns() -> None:
-    value, score, information = compiled(problem(0, 3))
+@kinds
+def test_no_rows_and_no_columns(kind: str) -> None:
+    value, score, found = compiled(problem(kind, 0, 3))
     assert value == 0.0
-    assert_array_equal(score, np.zeros(4))
-    assert_array_equal(information, np.zeros((4, 4)))
-    value, score, information = fused.logit_sums(
-        np.empty((5, 0)), np.ones(5), None, np.empty(0), np.empty(0), np.zeros(1), intercept=True
-    )
-    assert_allclose(value, -5 * np.log(2), rtol=1e-15)
-    assert_allclose((score.item(), information.item()), (2.5, 1.25), rtol=1e-15)
+    assert_array_equal(score, np.zeros(16 if kind == "softmax" else 4))
+    assert_array_equal(found, np.zeros((len(score), len(score))))
+    empty = problem(kind, 5, 1)
+    nothing = np.empty(0)
+    check(Problem(kind, empty.rows._replace(X=np.empty((5, 0))), Frame(nothing, nothing, True), empty.W[:, 1:]))
 
 
-def test_missing_values_are_not_hidden() -> None:
-    p = problem(300, 3)
-    p.X[250, 1] = np.nan
-    value, score, information = compiled(p)
+@kinds
+def test_missing_values_are_not_hidden(kind: str) -> None:
+    p = problem(kind, 300, 3)
+    X = np.array(p.rows.X)
+    X[250, 1] = np.nan
+    value, score, found = compiled(p.changed(X=X))
     assert np.isnan(value)
     assert np.isnan(score).all()
-    assert np.isnan(information).all()
+    assert np.isnan(found).all()
 
 
-def test_leaves_its_arguments_alone() -> None:
-    p = problem(300, 3, weighted=True)
-    kept = p.X.copy()
+@kinds
+def test_leaves_its_arguments_alone(kind: str) -> None:
+    p = problem(kind, 300, 3, weighted=True)
+    kept = [np.array(part) for part in (*p.rows[:3], p.W)]
     compiled(p)
-    assert_array_equal(p.X, kept)
-    assert p.X.flags.writeable
+    for before, after in zip(kept, (*p.rows[:3], p.W), strict=True):
+        assert_array_equal(before, after)
+    assert p.rows.X.flags.writeable
 
 
 @pytest.mark.parametrize(
@@ -211,43 +292,27 @@ def test_leaves_its_arguments_alone() -> None:
         {"X": np.zeros((5, 4))},
         {"X": np.zeros(5)},
         {"y": np.zeros(6)},
+        {"y": np.zeros((5, 2))},
         {"weight": np.ones(4)},
         {"weight": np.empty(0)},
-        {"u": np.zeros(3)},
-        {"scale": np.ones(2)},
+        {"offset": np.ones(6)},
     ],
     ids=" ".join,
 )
-def test_shapes_that_do_not_fit_are_refused(wrong: dict[str, np.ndarray]) -> None:
-    right = {"X": np.zeros((5, 3)), "y": np.zeros(5), "center": np.zeros(3), "scale": np.ones(3), "u": np.zeros(4)}
-    arguments: dict[str, Any] = {"weight": None} | right | wrong
-    with pytest.raises(ValueError, match=r"not of one block|do not fit together"):
-        fused.logit_sums(**arguments, intercept=True)
+@kinds
+def test_shapes_that_do_not_fit_are_refused(kind: str, wrong: dict[str, np.ndarray]) -> None:
+    p = problem(kind, 5, 3)
+    with pytest.raises(ValueError, match=r"not of one block|do not fit together|tuple index|unpack"):
+        compiled(p.changed(**wrong))
+    with pytest.raises(ValueError, match="do not fit together"):
+        compiled(p._replace(W=p.W[:, 1:]))
+    with pytest.raises(ValueError, match="do not fit together"):
+        compiled(p._replace(frame=Frame(np.zeros(3), np.ones(2), True)))
 
 
-# --- The exponential ------------------------------------------------------------------------------
-
-
-def exponential(f: np.ndarray) -> np.ndarray:
-    e = np.empty_like(f)
-    fused._kernels().exp_minus_abs(f, e)
-    return e
-
-
-def test_exponential_to_an_ulp() -> None:
-    f = np.concatenate(
-        [np.linspace(0.0, 708.39, 4001), np.logspace(-320, 2.85, 1000), np.log(2) * np.arange(0.5, 1022)]
-    )
-    with mp.workdps(40):
-        exact = [mp.exp(-mp.mpf(float(value))) for value in f]
-        errors = [abs(mp.mpf(float(e)) / x - 1) for e, x in zip(exponential(f), exact, strict=True)]
-    assert float(max(errors)) < 2**-52  # 2⁻⁵³ is half a unit in the last place
-    assert_array_equal(exponential(-f), exponential(f))
-
-
-def test_exponential_at_the_ends() -> None:
-    assert_array_equal(exponential(np.array([0.0, -0.0, 708.4, 745.0, 1e300, np.inf, -np.inf])), [1, 1, 0, 0, 0, 0, 0])
-    assert np.isnan(exponential(np.array([np.nan]))).all()
+def test_offsets_of_softmax_are_refused_not_forgotten() -> None:
+    with pytest.raises(ValueError, match="offsets of softmax"):
+        compiled(problem("softmax", 5, 3, shifted=True))
 
 
 # --- Importing ------------------------------------------------------------------------------------
@@ -258,9 +323,10 @@ def test_importing_does_not_import_numba() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_compiled_code_is_kept_on_disk() -> None:
-    kernels: Any = fused._kernels()
-    compiled(problem(3, 2))
+@pytest.mark.parametrize("kind", ["logit", "softmax"])
+def test_compiled_code_is_kept_on_disk(kind: str) -> None:
+    kernels: Any = fused._kernels(kind)
+    compiled(problem(kind, 3, 2))
     stats = kernels.sums.stats
     assert stats.cache_path
     assert sum(stats.cache_hits.values()) + sum(stats.cache_misses.values()) == 1
@@ -269,10 +335,29 @@ def test_compiled_code_is_kept_on_disk() -> None:
 def test_says_when_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     fused.available.cache_clear()
     fused._kernels.cache_clear()
-    monkeypatch.delitem(sys.modules, "credibly.numerics._fused_kernels", raising=False)
-    monkeypatch.delattr("credibly.numerics._fused_kernels", raising=False)
+    for name in [name for name in sys.modules if name.startswith("credibly.numerics._fused")]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "numba", None)
     try:
         assert not fused.available()
     finally:
         fused.available.cache_clear()
+        fused._kernels.cache_clear()
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (127, 4), (129, 30), (1000, 7)])
+def test_columns_are_described_as_numpy_does(shape):
+    X = 1e6 + np.random.default_rng(shape[0]).normal(size=shape)
+    mean, scatter, low, high = fused.describe(X)
+    # Deviations from the mean: of the second order in the mean's own rounding, 1e6 times the unit in the last place.
+    np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(scatter, ((X - X.mean(axis=0)) ** 2).sum(axis=0), rtol=1e-8, atol=1e-12)
+    assert (low == X.min(axis=0)).all()
+    assert (high == X.max(axis=0)).all()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_shows_in_the_mean(bad):
+    X = np.ones((300, 3))
+    X[137, 1] = bad
+    assert np.isfinite(fused.describe(X)[0]).tolist() == [True, False, True]

@@ -1,5 +1,7 @@
 """When the compiled kernels are loaded: a decision about time that must never change an answer."""
 
+import os
+
 import pytest
 
 from credibly.numerics import fused
@@ -8,34 +10,59 @@ from credibly.numerics import fused
 @pytest.fixture
 def ledger(monkeypatch):
     """A process that has not loaded the kernels."""
-
-    class NotLoaded:
-        currsize = 0
-
-    monkeypatch.setattr(fused, "_kernels", type("Kernels", (), {"cache_info": staticmethod(NotLoaded)}))
     monkeypatch.setattr(fused, "available", lambda: True)
     return fused._Ledger()
 
 
 @pytest.mark.parametrize("cached", [False, True])
 def test_small_passes_are_never_worth_it(ledger, cached, monkeypatch):
-    monkeypatch.setattr(fused, "compiled_before", lambda: cached)
-    assert not any(ledger.pays(fused.WORTH_CALLING - 1) for _ in range(10_000))
+    monkeypatch.setattr(fused, "compiled_before", lambda module: cached)
+    assert not any(ledger.pays("logit", fused.WORTH_CALLING - 1) for _ in range(10_000))
 
 
-def test_one_pass_over_a_large_table_is_worth_compiling_for(ledger, monkeypatch):
-    monkeypatch.setattr(fused, "compiled_before", lambda: False)
-    assert ledger.pays(fused.WORTH_COMPILING)
+@pytest.mark.parametrize("kind", [*fused.KINDS, fused.SOFTMAX])
+def test_one_pass_over_a_large_table_is_worth_compiling_for(ledger, kind, monkeypatch):
+    monkeypatch.setattr(fused, "compiled_before", lambda module: False)
+    assert ledger.pays(kind, fused.WORTH_COMPILING)
 
 
 def test_many_middling_passes_are_worth_loading_for_but_not_compiling(ledger, monkeypatch):
     passes = fused.WORTH_LOADING // fused.WORTH_CALLING + 1
-    monkeypatch.setattr(fused, "compiled_before", lambda: False)
-    assert not any(ledger.pays(fused.WORTH_CALLING) for _ in range(passes))
-    monkeypatch.setattr(fused, "compiled_before", lambda: True)
-    assert ledger.pays(fused.WORTH_CALLING)
+    monkeypatch.setattr(fused, "compiled_before", lambda module: False)
+    assert not any(ledger.pays("logit", fused.WORTH_CALLING) for _ in range(passes))
+    monkeypatch.setattr(fused, "compiled_before", lambda module: True)
+    assert ledger.pays("logit", fused.WORTH_CALLING)
+
+
+def test_what_is_loaded_serves_small_passes_of_its_own_kernels_only(ledger, monkeypatch):
+    monkeypatch.setattr(fused, "compiled_before", lambda module: module == "_fused_kernels")
+    assert ledger.pays("logit", fused.WORTH_COMPILING)
+    assert ledger.pays("poisson", fused.WORTH_CALLING)
+    assert not ledger.pays("softmax", fused.WORTH_COMPILING - 1)  # not compiled yet: ten seconds, for a small table
 
 
 def test_without_numba_nothing_is_worth_it(ledger, monkeypatch):
     monkeypatch.setattr(fused, "available", lambda: False)
-    assert not ledger.pays(10 * fused.WORTH_COMPILING)
+    assert not ledger.pays("logit", 10 * fused.WORTH_COMPILING)
+
+
+def test_compiled_code_older_than_any_source_is_forgotten(tmp_path, monkeypatch):
+    """Numba compares a compiled function with its own file, not with the files of what it calls."""
+    held = tmp_path / "__pycache__"
+    held.mkdir()
+    old, new, other = (held / name for name in ("_fused_a.sums-1.nbi", "_fused_b.sums-1.nbi", "linalg.nbi"))
+    for path, when in [
+        (old, 50),
+        (tmp_path / "_fused_b.py", 100),
+        (tmp_path / "_fused_a.py", 10),
+        (new, 150),
+        (other, 1),
+    ]:
+        path.write_text("")
+        os.utime(path, (when, when))
+    monkeypatch.setattr(fused, "__file__", str(tmp_path / "fused.py"))
+    monkeypatch.setattr(fused, "_last_changed", fused._last_changed.__wrapped__)
+    fused._forget_stale.__wrapped__()
+    assert (old.exists(), new.exists(), other.exists()) == (False, True, True)
+    assert fused.compiled_before.__wrapped__("_fused_b")
+    assert not fused.compiled_before.__wrapped__("_fused_a")

@@ -107,6 +107,9 @@ PRIORS = {
 }
 for name, prior in PRIORS.items():
     add(f"logistic, {name} prior", partial(lambda prior: two(BayesianLogisticRegression(prior=prior)), prior))
+
+WIDE = np.random.default_rng(5).normal(size=(12, 1100)), np.arange(12) % 2
+add("logistic, more columns than rows", lambda: Fitted(BayesianLogisticRegression().fit(*WIDE), WIDE[0][:3], WIDE))
 for inference in ("ep", "skew", "auto", "adf", "adf_spherical"):
     add(f"logistic by {inference}", partial(lambda it: two(BayesianLogisticRegression(inference=it)), inference))
 for name, noise in {
@@ -369,6 +372,8 @@ add("GP softmax of three", lambda: three(process()))
 add("GP softmax, a kernel each", lambda: three(process([k.RBF(1.0), k.RBF(2.0), k.Matern(1.0)])))
 add("GP one against the rest by EP", lambda: three(process(inference="ep")))
 add("GP one against the rest by ADF", lambda: three(process(inference="adf", likelihood="probit")))
+add("GP with inducing points", lambda: two(process(inducing=10)))
+add("GP with inducing points by EP", lambda: three(process(inducing=X3[::6], inference="ep")))
 
 
 # --- several models, and other things ----------------------------------------------------------------------------

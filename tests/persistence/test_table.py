@@ -19,7 +19,7 @@ ROOMS = ("comparison", "data", "estimators", "inference", "model", "numerics", "
 NEVER_HELD = {
     "base classes and mixins": """
         estimators.exporting:DrawsMixin estimators.exporting:ExportMixin estimators.formulas:FormulaMixin
-        estimators.reporting:ReportMixin
+        estimators.reporting:ReportMixin estimators.outputs:PredictToMixin
         estimators.gaussian_process_results:GaussianProcessResults estimators.generative:Discriminant
         estimators.generative:_ByColumns estimators.generative_base:GenerativeLearning
         estimators.generative_results:GenerativeClassifierBase estimators.hypothesis_tests:HypothesisTests
@@ -27,7 +27,7 @@ NEVER_HELD = {
         estimators.probabilities:LabelNoiseMixin estimators.probabilities:ProbabilityMixin inference.posterior:DataUnits
         inference.latent_newton:AtMode model.class_conditionals.rates:TimeFamily
         model.class_conditionals.statistics:Additive model.conjugate_priors:_SameNumbers
-        model.kernels.hyperparameters:Adjustable
+        model.kernels.hyperparameters:Adjustable numerics.linalg:Definite numerics.low_rank:Directions
     """,
     "rows of the fit, and what is made of them on the way": """
         data.source:Block data.source:MemoryRows estimators.determined:Labelled
@@ -37,16 +37,46 @@ NEVER_HELD = {
         tables.formula:Sides tables.formula:Terms tables.formula_safety:Piece tables.formula_values:Values
         tables.model:Choices tables.model:Rows tables.target:Labelled
     """,
+    "rows that are not in memory, and how they are walked": """
+        data.ahead:Crew data.checkpoint:Checkpoint data.checkpoint:RecordedRows data.checkpoint:Recorder
+        data.dask:DaskRows data.dask:Partitions
+        data.parquet:ParquetRows data.parquet:_Buffer data.parquet:_Source data.parquet_columns:Batch
+        data.parquet_columns:Coded data.parquet_columns:Feature data.parquet_files:Files data.parquet_files:Piece
+        data.parquet_files:State data.parquet_table:ParquetTable data.parquet_table:Place data.parquet_table:Reading
+        data.parquet_table:Roles data.parquet_table:Unseen data.partitions:Asked data.partitions:Drawn
+        data.partitions:Output data.partitions:Part data.progress:RowProgress data.progress:_Line
+        estimators.generative_stored:Extent estimators.lazily:Outputs estimators.stored:StoredTable
+        estimators.stored:StoredTraining
+    """,
     "steps of a fit, gone when it ends": """
+        inference.laplace:_Watched numerics._fused_softmax:Tile numerics.fused:Sums numerics.fused:_Row
+        numerics.fused:_Unit numerics.quasi_newton:Metric numerics.quasi_newton:Passes numerics.quasi_newton:Start
+        numerics.quasi_newton:_Point numerics.quasi_newton:_Search
         comparison.candidates:Candidate comparison.measures:Request comparison.progress:Progress
+        estimators.wide_learning:Way inference.curvature:Expanded inference.curvature:RowParts
+        inference.curvature:RowPasses inference.dual:At
+        inference.dual:DualFit inference.dual:DualProblem inference.dual:DualSurface inference.dual:RowTable
+        inference.dual:Weighed inference.preconditioner:BlockPreconditioner
+        inference.preconditioner:DiagonalPreconditioner
+        inference.preconditioner:Preconditioner inference.wide:Checks inference.wide:Found inference.wide:WideMode
+        inference.wide_prior:WidePrior inference.wide_scale:FoundScale numerics.conjugate_gradients:Solved
+        numerics.lanczos:Lanczos
+        estimators.gaussian_process_inducing:Induced inference.inducing:InducingPrecision
+        inference.inducing:InducingPrior inference.inducing:Part inference.inducing:Pulled
+        inference.inducing_evidence:InducingEvidence inference.inducing_evidence:InducingOneVsRest
+        inference.inducing_latents:InducingLaplace inference.inducing_latents:InducingLatents
+        inference.inducing_latents:InducingSites inference.inducing_search:Ascent inference.inducing_search:Goal
+        inference.inducing_search:Learnt inference.inducing_search:Look inference.inducing_search:Points
+        inference.inducing_search:Search
         data.threads:_SingleThreadedBlas estimators.climbing:Checked estimators.gaussian_process:EvidencePrinter
         estimators.generative_learning:Learnt estimators.learning:ChosenPrior estimators.leave_one_out:Fit
         estimators.nested_models:Extra estimators.noise:Known estimators.prequential:Learner
         estimators.problem:Drawn estimators.problem:Learnt estimators.problem:Problem estimators.problem:Search
         inference.adf:FullCovariance inference.adf:Spherical inference.conjugate:Integrate inference.conjugate:PlugIn
         inference.em:Completion inference.em:Expected inference.em:Limits inference.ep:SiteLatents inference.ep:Sweep
-        inference.evidence:Evidence inference.evidence:Maximum inference.evidence:ScaledPriors
-        inference.evidence:_EvidenceSurface inference.free_density:Derivatives inference.free_density:Target
+        inference.evidence:_EvidenceSurface inference.evidence:_QuadraticSurface inference.scale_search:Evidence
+        inference.evidence:Maximum inference.evidence:ScaledPriors
+        inference.free_density:Derivatives inference.free_density:Target
         inference.function_target:FunctionTarget inference.hypotheses:Constraints inference.hypotheses:WeightNames
         inference.importance:Correction inference.importance:Pairs inference.importance:_Points
         inference.importance:_White inference.jeffreys:PenalisedObjective inference.kernel_evidence:Climb

@@ -96,7 +96,7 @@ def predict_file(model: TableModel, data: str, options: ReadOptions, output: Out
 
 def output_columns(model: TableModel, level: float) -> list[str]:
     """The columns of the predictions."""
-    from credibly.tables.model import output_names
+    from credibly.estimators.outputs import output_names
 
     return output_names(model.classes_, level)
 

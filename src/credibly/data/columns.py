@@ -1,13 +1,15 @@
 """Weighted means, spreads and extremes of columns, merged over blocks without cancellation."""
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import Block, Rows
+from credibly.data.source import Block, MemoryRows, Rows
+from credibly.numerics import fused
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.linalg import scratch
+from credibly.numerics.linalg import is_sparse, scratch
 
 
 class Columns(NamedTuple):
@@ -51,12 +53,18 @@ def describe(rows: Rows) -> Columns:
     >>> describe(MemoryRows(np.array([[1.0, 5.0], [3.0, 5.0]]), np.zeros(2))).scale
     array([1., 1.])
     """
+    numbers = rows.X.size if isinstance(rows, MemoryRows) and not is_sparse(rows.X) else 0
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
-        return rows.sum(_describe_block, _merge)
+        return rows.sum(partial(describe_block, compiled=fused.pays(fused.COLUMNS, numbers)), merge_columns)
 
 
-def _describe_block(block: Block) -> Columns:
+def describe_block(block: Block, *, compiled: bool = False) -> Columns:
+    """Means, spreads and extremes of the columns of one block; `compiled` where that is worth it."""
     X, weight = block.X, block.weight
+    if compiled and weight is None and isinstance(X, np.ndarray) and X.flags.c_contiguous:
+        found = fused.describe(X)
+        if np.isfinite(found[0]).all():  # else the extremes have passed over what is not
+            return Columns(float(len(X)), *found)
     if weight is None:
         weight = np.ones(X.shape[0])
     if (weight == 0).any():
@@ -65,10 +73,7 @@ def _describe_block(block: Block) -> Columns:
     if total == 0:
         return Columns(0.0, *(np.full(X.shape[1], value) for value in (0.0, 0.0, np.inf, -np.inf)))
     if isinstance(X, csr_array):
-        mean = weight @ X / total
-        return Columns(
-            total, mean, _sparse_scatter(X, mean, weight), _sparse_extreme(X, "min"), _sparse_extreme(X, "max")
-        )
+        return _describe_sparse(X, weight)
     table = scratch(X.shape[1], X.shape[0])  # a copy with contiguous columns: four reductions run down them
     np.copyto(table, X.T)
     mean = table @ weight / total
@@ -78,20 +83,21 @@ def _describe_block(block: Block) -> Columns:
     return Columns(total, mean, table @ weight, low, high)
 
 
-def _sparse_extreme(X: csr_array, how: str) -> Array:
-    return np.asarray(getattr(X, how)(axis=0).toarray()).reshape(-1)
+def _describe_sparse(X: csr_array, weight: Array) -> Columns:
+    """Entries that are stored deviate by x - mean, the zeros that are not by -mean."""
+    (n, d), j, x = X.shape, X.indices, X.data
+    total, weights = float(weight.sum()), np.repeat(weight, np.diff(X.indptr))
+    mean = np.bincount(j, weights * x, d) / total
+    lacking = np.bincount(j, minlength=d) < n  # elsewhere the weight of the zeros is rounding
+    zeros = np.where(lacking, total - np.bincount(j, weights, d), 0.0)
+    scatter = np.bincount(j, weights * (x - mean[j]) ** 2, d) + zeros * mean**2
+    low, high = (np.where(lacking, 0.0, end) for end in (np.inf, -np.inf))
+    np.minimum.at(low, j, x)
+    np.maximum.at(high, j, x)
+    return Columns(total, mean, scatter, low, high)
 
 
-def _sparse_scatter(X: csr_array, mean: Array, weight: Array) -> Array:
-    """Entries that are stored deviate by (x - mean), the zeros that are not by -mean."""
-    weights = np.repeat(weight, np.diff(X.indptr))
-    stored = csr_array((weights, X.indices, X.indptr), X.shape).sum(axis=0)
-    deviation = csr_array((weights * (X.data - mean[X.indices]) ** 2, X.indices, X.indptr), X.shape).sum(axis=0)
-    full = np.bincount(X.indices, minlength=X.shape[1]) == X.shape[0]  # no zeros: the difference below is rounding
-    return np.asarray(deviation + np.where(full, 0.0, weight.sum() - stored) * mean**2)
-
-
-def _merge(a: Columns, b: Columns) -> Columns:
+def merge_columns(a: Columns, b: Columns) -> Columns:
     """Chan, Golub & LeVeque 1983, eq. 2.1: centred scatters add, plus what the means differ by."""
     weight = a.weight + b.weight
     share = b.weight / weight if weight else 0.0

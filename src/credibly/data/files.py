@@ -60,7 +60,10 @@ def check_name(final: Path, overwrite: bool) -> None:
     if final.exists() and not final.is_file():
         raise InputError(f"Cannot write {final}: it is no ordinary file. Give the name of a file.")
     if not overwrite and final.exists():
-        raise InputError(f"{final} exists already. Choose another name, or allow overwriting (--force on the command).")
+        raise InputError(
+            f"{final} exists already. Choose another name, or allow overwriting (overwrite=True; --force on the "
+            "command)."
+        )
 
 
 def _take_name(part: Path, final: Path, overwrite: bool) -> None:

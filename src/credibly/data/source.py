@@ -2,25 +2,28 @@
 
 Every statistic that weight-space inference and generative models need is a sum over rows, or merges like one. So a
 source of rows has two verbs: ``sum`` applies a function to every block of rows and adds the results, ``map`` applies
-it and keeps the rows. Blocks fit the processor's cache and run on threads; what a sum returns does not depend on the
-number of threads, since the cuts depend only on the table's shape and the parts are added in order.
+it and keeps the rows; ``each``, which both are made of, hands out the results one by one. Blocks fit the processor's
+cache and run on threads; what a sum returns does not depend on the number of threads, since the cuts depend only on
+the table's shape and the parts are added in order.
 """
 
-from collections.abc import Callable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from itertools import pairwise
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from credibly.data.threads import default_threads, in_order, single_threaded_blas
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.linalg import DesignMatrix
+from credibly.numerics.linalg import DesignMatrix, is_sparse
 
 CACHED_NUMBERS = 64_000  # numbers in a block: half a megabyte, which fits the second-level cache
 COPIED_NUMBERS = 8_000_000  # numbers in a table that may be held a second time, transformed: 64 megabytes
+SPARSE_SHARE = 16  # non-zeros in a block of sparse rows, for each column
 FEWEST_ROWS = 256  # below that a product of a block with its transpose is all overhead
 WORTH_THREADS = 200_000  # numbers in a table: below that a pass is faster than handing out blocks
 
@@ -32,17 +35,28 @@ class Block(NamedTuple):
     y: AnyArray  # (b,)
     weight: Array | None  # (b,), None for all ones
     offset: Array | None = None  # (b,), added to the score of every row
+    where: str = ""  # which part of the data this is, for messages
 
     @property
     def weights(self) -> Array:
         """The weights, ones where there are none."""
         return np.ones(len(self.y)) if self.weight is None else self.weight
 
+    @property
+    def counted(self) -> "Block":
+        """Without the rows of weight zero: whatever they hold, infinity times nothing is not a number."""
+        if self.weight is None or self.weight.all():
+            return self
+        kept = self.weight > 0
+        offset = None if self.offset is None else self.offset[kept]
+        return self._replace(X=self.X[kept], y=self.y[kept], weight=self.weight[kept], offset=offset)
+
 
 Result = TypeVar("Result")
 Sums = tuple[Array | float, ...]
 RowWise = Callable[[Block], Array]
 Change = Callable[[DesignMatrix], DesignMatrix]
+Code = Callable[[AnyArray], AnyArray]
 
 
 def add(a: Sums, b: Sums) -> Sums:
@@ -57,30 +71,85 @@ class Rows(Protocol):
     def n_rows(self) -> int:
         """Number of rows."""
 
+    @property
+    def plain(self) -> bool:
+        """Whether blocks are dense and carry no offsets, so that a compiled kernel may walk them."""
+
     def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
         """Apply `block` to every block of rows and merge the results."""
 
     def map(self, block: RowWise) -> Array:
         """Apply `block` to every block of rows and stack what it returns, one row for each row."""
 
+    def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
+        """Apply `block` to every block of rows; results in the order of the rows, few of them waiting at a time."""
+
     def through(self, change: Change) -> "Rows":
         """The same rows with `change` applied to the columns of every block."""
+
+    def encoded(self, code: Code) -> "Rows":
+        """The same rows with `code` applied to the labels of every block."""
 
     def in_blocks(self, block_rows: int) -> "Rows":
         """The same rows, handed out in blocks of this size."""
 
+    def on_threads(self, threads: int | None) -> "Rows":
+        """The same rows, walked by so many threads; None: as many as BLAS was allowed."""
+
     def relabelled(self, y: AnyArray) -> "Rows":
         """The same rows with other labels, or anything else that belongs to each of them: (n, …)."""
 
-    def sample(self, rng: np.random.Generator, size: int) -> "Rows":
-        """A random part of the rows, weighted so that its sums estimate those of all rows."""
+    def sample(self, rng: np.random.Generator, size: int, n_classes: int = 0) -> "MemoryRows":
+        """A random part of the rows, weighted so that its sums estimate those of all rows.
+
+        With `n_classes` the labels are codes below that, and every class has its share, rare ones a larger one.
+        """
 
     def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
         """All rows once, in random order, `size` at a time."""
 
 
+class Walked(ABC):
+    """Sums and maps of rows that are walked block by block."""
+
+    @abstractmethod
+    def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
+        """Apply `block` to every block of rows; results in the order of the rows."""
+
+    def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
+        """Apply `block` to every block of rows and merge the results in order."""
+        return reduce(merge, self.each(block))
+
+    def map(self, block: RowWise) -> Array:
+        """Apply `block` to every block of rows and stack what it returns."""
+        parts = list(self.each(block))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+class Stored(ABC):
+    """Rows that are not in memory: files, or the partitions of a cluster. Labels are as they came until encoded."""
+
+    names: list[str]  # of the columns of the design
+    named: bool = True  # whether those are names that a user gave
+    labelled: bool = True  # whether there are labels, or targets
+    with_offsets: bool = False
+
+    @property
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """What must be the same for a fit that was stopped to go on."""
+
+    def aligned(self, names: Sequence[str], references: Mapping[str, str]) -> Self:
+        """The same rows with the columns of a model that was fitted before, in its order, where that can be done."""
+        return self
+
+    def referenced(self) -> tuple[Self, dict[str, str]]:
+        """The same rows without the first level of every category, and which those are."""
+        return self, {}
+
+
 @dataclass(frozen=True)
-class MemoryRows:
+class MemoryRows(Walked):
     """Rows of an array in memory, dense (float64, or float32 kept as it is) or CSR.
 
     A float32 table is cast block by block: every sum is accumulated in float64.
@@ -115,23 +184,17 @@ class MemoryRows:
         """Number of rows."""
         return int(self.X.shape[0])
 
-    def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
-        """Apply `block` to every block of rows and merge the results in order."""
-        cuts = self._cuts
-        if len(cuts) == 1:
-            return block(self._block(cuts[0]))
-        with single_threaded_blas():
-            return reduce(merge, in_order(lambda cut: block(self._block(cut)), cuts, self.threads or default_threads()))
+    @property
+    def plain(self) -> bool:
+        """Whether blocks are dense and carry no offsets."""
+        return self.offset is None and not is_sparse(self.X)
 
-    def map(self, block: RowWise) -> Array:
-        """Apply `block` to every block of rows and stack what it returns."""
-        cuts = self._cuts
-        if len(cuts) == 1:
-            return block(self._block(cuts[0]))
-        with single_threaded_blas():
-            return np.concatenate(
-                list(in_order(lambda cut: block(self._block(cut)), cuts, self.threads or default_threads()))
-            )
+    def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
+        """Apply `block` to every block of rows; results in the order of the rows."""
+        stored = self.X.nnz if isinstance(self.X, csr_array) else None
+        cuts = block_cuts(self.X.shape, self.block_rows, stored)
+        with single_threaded_blas():  # for one block, too: on a busy machine its own threads cost more than they bring
+            yield from in_order(lambda cut: block(self._block(cut)), cuts, self.threads or default_threads())
 
     def through(self, change: Change) -> "MemoryRows":
         """The same rows with `change` applied, when they are asked for."""
@@ -141,6 +204,14 @@ class MemoryRows:
         """The same rows, handed out in blocks of this size."""
         return replace(self, block_rows=block_rows)
 
+    def on_threads(self, threads: int | None) -> "MemoryRows":
+        """The same rows, walked by so many threads."""
+        return replace(self, threads=threads)
+
+    def encoded(self, code: Code) -> "MemoryRows":
+        """The same rows with `code` applied to the labels."""
+        return self.relabelled(code(self.y))
+
     def relabelled(self, y: AnyArray) -> "MemoryRows":
         """The same rows with other labels, or anything else that belongs to each of them: (n, …)."""
         again = replace(self, y=y)
@@ -148,12 +219,12 @@ class MemoryRows:
             vars(again)["_changed_table"] = self._changed_table
         return again
 
-    def sample(self, rng: np.random.Generator, size: int) -> "MemoryRows":
-        """`size` rows drawn without replacement, in order, each standing for n / size of them."""
-        chosen = np.sort(rng.choice(self.n_rows, size, replace=False, shuffle=False))
-        weight = np.ones(size) if self.weight is None else self.weight[chosen]
+    def sample(self, rng: np.random.Generator, size: int, n_classes: int = 0) -> "MemoryRows":
+        """Rows drawn without replacement, in order, each standing for as many of its class as are left out."""
+        chosen, standing = stratified(rng, self.y, size, n_classes)
+        weight = standing if self.weight is None else self.weight[chosen] * standing
         offset = None if self.offset is None else self.offset[chosen]
-        return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight * (self.n_rows / size), offset=offset)
+        return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight, offset=offset)
 
     def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
         """All rows once, in random order, `size` at a time."""
@@ -162,25 +233,61 @@ class MemoryRows:
 
     def _block(self, cut: slice | Codes) -> Block:
         small = self.changes and (isinstance(self.X, csr_array) or self.X.size <= COPIED_NUMBERS)
-        X = self._changed_table[cut] if small else self._changed(self.X[cut])
+        X = self._changed_table[cut] if small else changed(self.X[cut], self.changes)
         weight, offset = (None if held is None else held[cut] for held in (self.weight, self.offset))
         return Block(X, self.y[cut], weight, offset)
 
     @cached_property
     def _changed_table(self) -> DesignMatrix:
         """The whole table after its changes, kept: what is small or sparse is not changed again in every pass."""
-        return self._changed(self.X)
+        return changed(self.X, self.changes)
 
-    def _changed(self, X: DesignMatrix) -> DesignMatrix:
-        if not isinstance(X, csr_array):
-            X = np.asarray(X, dtype=np.float64)
-        for change in self.changes:
-            X = change(X)
-        return X
 
-    @cached_property
-    def _cuts(self) -> list[slice]:
-        n, d = max(1, self.n_rows), max(1, self.X.shape[1])
-        largest = self.block_rows or (n if n * d < WORTH_THREADS else max(FEWEST_ROWS, CACHED_NUMBERS // d))
-        ends = np.linspace(0, n, -(-n // largest) + 1).astype(int).tolist()  # blocks of almost the same size
-        return [slice(start, end) for start, end in pairwise(ends)]
+def changed(X: DesignMatrix, changes: Sequence[Change]) -> DesignMatrix:
+    """Columns in float64, every change applied."""
+    if not isinstance(X, csr_array):
+        X = np.asarray(X, dtype=np.float64)
+    for change in changes:
+        X = change(X)
+    return X
+
+
+def block_cuts(shape: tuple[int, ...], block_rows: int | None, stored: int | None = None) -> list[slice]:
+    """Where a table of this shape, and with so many stored numbers if it is sparse, is cut into blocks."""
+    n, d = max(1, shape[0]), max(1, shape[1])
+    if stored is not None:  # what a block of sparse rows adds up to has a number for every column
+        largest = block_rows or max(FEWEST_ROWS, n * max(CACHED_NUMBERS, SPARSE_SHARE * d) // max(1, stored))
+    else:
+        largest = block_rows or (n if n * d < WORTH_THREADS else max(FEWEST_ROWS, CACHED_NUMBERS // d))
+    if n <= largest:
+        return [slice(0, n)]
+    ends = np.linspace(0, n, -(-n // largest) + 1).astype(int).tolist()
+    return [slice(start, end) for start, end in pairwise(ends)]
+
+
+def shares(counts: Codes, size: int) -> Codes:
+    """How many rows of each class a sample has: in proportion, but half of an equal share where a class is rare."""
+    proportional = np.rint(counts * (size / max(1, counts.sum()))).astype(np.intp)
+    return np.asarray(np.minimum(counts, np.maximum(proportional, size // (2 * len(counts)))))
+
+
+def stratified(rng: np.random.Generator, y: AnyArray, size: int, n_classes: int) -> tuple[Codes, Array]:
+    """Which rows a sample has, in order, and how many rows each stands for.
+
+    Examples
+    --------
+    >>> chosen, standing = stratified(np.random.default_rng(0), np.array([0] * 98 + [1] * 2), 20, 2)
+    >>> chosen[-2:], standing[[0, -1]]
+    (array([98, 99]), array([4.9, 1. ]))
+    """
+    if not n_classes:
+        chosen = np.sort(rng.choice(len(y), size, replace=False, shuffle=False))
+        return chosen, np.full(size, len(y) / size)
+    codes = y.astype(np.intp, copy=False)
+    counts = np.bincount(codes, minlength=n_classes)
+    wanted = shares(counts, size)
+    drawn = [
+        rng.choice(np.flatnonzero(codes == k), wanted[k], replace=False, shuffle=False) for k in np.flatnonzero(wanted)
+    ]
+    chosen = np.sort(np.concatenate(drawn))
+    return chosen, (counts / np.maximum(wanted, 1))[codes[chosen]]

@@ -7,7 +7,7 @@ their cache. BLAS's own threads split every small product instead, and collapse 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
@@ -26,48 +26,72 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
+def blas_counts() -> dict[str, int]:
+    """How many threads every BLAS that is loaded may use, by its file."""
+    return {
+        library.filepath: library.num_threads for library in _controller().lib_controllers if library.user_api == "blas"
+    }
+
+
+def set_blas_counts(counts: Mapping[str, int]) -> None:
+    """Let every BLAS use so many threads."""
+    for library in _controller().lib_controllers:
+        if library.filepath in counts:
+            library.set_num_threads(counts[library.filepath])
+            # Since 3.8 threadpoolctl obeys only the thread that set a number first; here another may give it back.
+            release = getattr(library, "clear_controlling_thread", None)
+            if release is not None:
+                release()
+
+
 def _blas_threads() -> int:
-    counts = [library.num_threads for library in _controller().lib_controllers if library.user_api == "blas"]
-    return max(counts, default=os.cpu_count() or 1)
+    return max(blas_counts().values(), default=os.cpu_count() or 1)
 
 
 class _SingleThreadedBlas:
-    """Holds BLAS at one thread, for the whole process, from when a thread enters until that same thread leaves.
+    """Holds BLAS at one thread, for the whole process, from when the first enters until the last has left.
 
-    Threads that enter meanwhile change nothing: were each to restore what it found, the last of overlapping fits would
-    leave BLAS at one thread for good. (After the first has left, the others run on, with BLAS's own threads.)
+    Those who enter meanwhile only sign in: were each to restore what it found, the last of overlapping fits would leave
+    BLAS at one thread for good.
     """
 
     def __init__(self) -> None:
+        self._inside: list[int] = []  # the thread of every entry
+        self._found: dict[str, int] = {}
         self.forget()
 
     def forget(self) -> None:
-        """Nobody is inside."""
+        """In a forked child only the thread that forked lives on; it has one thread, as it had inside."""
         self._lock = threading.Lock()
-        self._owner: int | None = None
+        self._inside = [thread for thread in self._inside if thread == threading.get_ident()]
         self._allowed = 1
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
+        thread = threading.get_ident()
         with self._lock:
-            owning = self._owner is None
-            if owning:
-                self._owner, self._allowed = threading.get_ident(), _blas_threads()
-        if not owning:
-            yield
-            return
+            if not self._inside:
+                self._found, self._allowed = blas_counts(), _blas_threads()
+                set_blas_counts(dict.fromkeys(self._found, 1))
+            self._inside.append(thread)
         try:
-            with _controller().limit(limits=1, user_api="blas"):
-                yield
+            yield
         finally:
             with self._lock:
-                self._owner = None
+                self._inside.remove(thread)
+                if not self._inside:
+                    self._give_back()
+
+    def _give_back(self) -> None:
+        """Restore what is as we left it: what somebody else has set meanwhile is theirs to restore."""
+        now = blas_counts()
+        set_blas_counts({file: count for file, count in self._found.items() if now.get(file) == 1})
 
     @property
     def allowed(self) -> int:
         """How many threads BLAS may use outside."""
         with self._lock:
-            return _blas_threads() if self._owner is None else self._allowed
+            return self._allowed if self._inside else _blas_threads()
 
 
 single_threaded_blas = _SingleThreadedBlas()

@@ -25,6 +25,7 @@ from credibly.estimators.validation import Table, n_threads
 from credibly.inference.drawn_posterior import MOST_DRAWS
 from credibly.inference.function_target import FunctionTarget
 from credibly.inference.importance import SETTLED_PAIRS, Correction, correct
+from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.one_vs_rest import OneVsRestGaussian
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import true_likelihood
@@ -103,6 +104,11 @@ class CorrectedFunction:
 def certify_function(model: GaussianProcessResults, table: Table, draws: Any, random_state: Any) -> Certificate:
     """The certificate of a Gaussian process, hyperparameters as they are."""
     size, posterior, likelihood = read_draws(draws), model.posterior_, model._likelihood
+    if isinstance(posterior, InducingPosterior):
+        raise NotDefinedError(
+            "certify does not exist with inducing points: it draws all latents of the exact model together. Fit a part "
+            "of the rows, some thousand, with inducing=None and this kernel_, and certify that."
+        )
     if isinstance(posterior.gaussian, OneVsRestGaussian):
         raise NotDefinedError(
             f"certify does not exist for inference={model._plan.inference!r} with {model._plan.n_classes} classes: "

@@ -1,6 +1,6 @@
 """Whether the data determine an estimate without a prior: collinear columns and separated classes are named."""
 
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -8,6 +8,7 @@ from credibly.data.source import Block, add
 from credibly.errors import CollinearityError, SeparationError
 from credibly.estimators.problem import Learnt, Problem
 from credibly.estimators.validation import named
+from credibly.estimators.wide_learning import refuse_wide
 from credibly.inference.objective import Contrast, row_slopes, scores
 from credibly.model.likelihoods.families import NegativeBinomial, Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
@@ -119,6 +120,9 @@ def _labels(likelihood: AnyLikelihood, Z: Array, y: AnyArray) -> Labelled | None
 
 def refuse_collinear(problem: Problem) -> None:
     """Without a prior, linearly dependent columns leave the estimate undetermined: name them."""
+    if problem.rows.n_rows < problem.shape.per_output:
+        _refuse_dependent(problem, [])
+    refuse_wide(problem)
 
     def block(rows: Block) -> tuple[Array | float, ...]:
         Z = rows.X if rows.weight is None else rows.X[rows.weight > 0]
@@ -130,10 +134,14 @@ def refuse_collinear(problem: Problem) -> None:
     if null.size:
         labels = [*problem.names, "the intercept"][: problem.shape.per_output]
         tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
-        raise CollinearityError(
-            f"{_why_dependent(problem, tied)}, so without a prior the coefficients are not determined. Drop some "
-            "columns, or use a prior, e.g. Normal(scale=2.5)."
-        )
+        _refuse_dependent(problem, tied)
+
+
+def _refuse_dependent(problem: Problem, tied: list[str]) -> NoReturn:
+    raise CollinearityError(
+        f"{_why_dependent(problem, tied)}, so without a prior the coefficients are not determined. Drop some "
+        "columns, or use a prior, e.g. Normal(scale=2.5)."
+    )
 
 
 def _why_dependent(problem: Problem, tied: list[str]) -> str:

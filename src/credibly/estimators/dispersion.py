@@ -11,13 +11,20 @@ import numpy as np
 
 from credibly.data.source import Block, Sums, add
 from credibly.errors import InputError, NotPositiveDefinite, SingularPriorError
+from credibly.estimators.fitted import (
+    constant_score,
+    family_likelihood,
+    fitted_scores,
+    mean_target,
+    pearson_sum,
+)
 from credibly.estimators.learning import learn, objective_of
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.inference.laplace import laplace
-from credibly.inference.objective import Objective, scores
+from credibly.inference.objective import scores
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.families import NegativeBinomial
-from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, pearson, starting_scores
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, starting_scores
 from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, weighted_gram
@@ -70,12 +77,6 @@ def _learn(problem: Problem, choice: PriorChoice, dispersion: float | None, sear
     return _with_best(problem, choice, search)
 
 
-def family_likelihood(problem: Problem) -> FamilyLikelihood:
-    """The likelihood of a GLM's problem."""
-    assert isinstance(problem.likelihood, FamilyLikelihood)
-    return problem.likelihood
-
-
 def has_free_dispersion(likelihood: FamilyLikelihood) -> bool:
     """Whether there is a dispersion that could be estimated."""
     return likelihood.family.has_dispersion or isinstance(likelihood.family, NegativeBinomial)
@@ -97,18 +98,12 @@ def dispersion_found(learnt: Learnt) -> float:
     return likelihood.family.dispersion if isinstance(likelihood.family, NegativeBinomial) else likelihood.dispersion
 
 
-def fitted_means(problem: Problem, learnt: Learnt) -> Array:
-    """μ of every row at the estimate, (n,)."""
-    likelihood, W = family_likelihood(problem), learnt.result.posterior.mean[None, :]
-    return problem.rows.map(lambda rows: likelihood.mean(scores(rows, W)))
-
-
 def starting_point(problem: Problem) -> Array:
     """Weights whose scores all have a mean: a constant score at the mean target, or least squares on R's scores."""
     likelihood = family_likelihood(problem)
     for candidate in (constant_score, _least_squares):
         weights = candidate(problem, likelihood)
-        if weights is not None and np.isfinite(_log_probs(problem, weights)).all():
+        if weights is not None and np.isfinite(_log_likelihood(problem, weights)):
             return weights
     raise InputError(
         f"No weights were found from which a search could start: with the {likelihood.link.name} link some scores have "
@@ -116,25 +111,15 @@ def starting_point(problem: Problem) -> Array:
     )
 
 
-def _log_probs(problem: Problem, weights: Array) -> Array:
+def _log_likelihood(problem: Problem, weights: Array) -> float:
+    """Not finite where some row has no mean."""
     likelihood = family_likelihood(problem)
-    return problem.rows.map(lambda rows: likelihood.log_prob(rows.y, scores(rows, weights[None, :])))
 
+    def block(part: Block) -> Sums:
+        rows = part.counted
+        return (float(rows.weights @ likelihood.log_prob(rows.y, scores(rows, weights[None, :]))),)
 
-def constant_score(problem: Problem, likelihood: FamilyLikelihood) -> Array | None:
-    """Weights whose score is the same for all rows, that of the mean target; None without an intercept."""
-    if not problem.shape.intercept:
-        return None
-
-    def block(rows: Block) -> Sums:
-        weight = rows.weights
-        offset = 0.0 if rows.offset is None else float(weight @ rows.offset)
-        return float(weight.sum()), float(weight @ rows.y), offset
-
-    n, total, offset = (float(part) for part in problem.rows.sum(block, add))
-    weights = np.zeros(problem.shape.per_output)
-    weights[-1] = likelihood.link.link(np.array(total / n)) - offset / n
-    return weights
+    return float(problem.rows.sum(block, add)[0])
 
 
 def _least_squares(problem: Problem, likelihood: FamilyLikelihood) -> Array:
@@ -152,7 +137,7 @@ def least_norm(problem: Problem) -> Learnt:
     w = _least_squares(problem, likelihood)
     size = len(w)
     unknown = PSD(np.full((size, size), np.nan, order="F"))
-    value = -float(_log_probs(problem, w) @ problem.rows.map(lambda rows: rows.weights))
+    value = -_log_likelihood(problem, w)
     solution = Solution(w, Local(value, np.zeros(size), unknown), Status.UNDETERMINED, 1, 0.0)
     result = InferenceResult(Gaussian(w, unknown), np.nan, -value, solution)
     return Learnt(result, None, np.eye(1), Status.UNDETERMINED, likelihood=likelihood)
@@ -162,10 +147,10 @@ def _with_pearson(problem: Problem, search: Search) -> Learnt:
     """Maximum likelihood, which does not depend on the dispersion, then Pearson's estimate of it."""
     likelihood = family_likelihood(problem)
     first = learn(problem, None, search)
-    y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, lambda rows: rows.weights))
-    mu = fitted_means(problem, first)
-    chi2, free = pearson(likelihood.family, y, mu, weight), weight.sum() - problem.shape.per_output
-    if free <= 0 or chi2 <= PERFECT * pearson(likelihood.family, y, np.full_like(mu, y.mean()), weight):
+    at_fit, mean = fitted_scores(first), mean_target(problem)
+    chi2 = pearson_sum(problem, lambda rows: likelihood.mean(at_fit(rows)))
+    free = problem.columns.weight - problem.shape.per_output
+    if free <= 0 or chi2 <= PERFECT * pearson_sum(problem, lambda rows: np.full(len(rows.y), mean)):
         return _without_spread(first, Status.FITTED_EXACTLY)._replace(likelihood=likelihood)
     found = likelihood.with_dispersion(chi2 / free)
     again = learn(problem._replace(likelihood=found, start=first.result.posterior.mean), None, search)
@@ -233,36 +218,13 @@ def _best_dispersion(problem: Problem, learnt: Learnt, search: Search, bounds: t
 def _first_guess(problem: Problem) -> float:
     """log of Pearson's dispersion around the mean target; of the extra variance for the negative binomial."""
     likelihood = family_likelihood(problem)
-    y, weight = (problem.rows.map(part) for part in (lambda rows: rows.y, lambda rows: rows.weights))
-    mean = np.full_like(y, np.average(y, weights=weight))
+    mean, weight = mean_target(problem), problem.columns.weight
     if isinstance(likelihood.family, NegativeBinomial):
-        extra = np.average((y - mean) ** 2, weights=weight) - mean[0]
-        return float(np.log(extra / mean[0] ** 2) - WIDEST / 2) if extra > 0 else -WIDEST / 2
-    s = pearson(likelihood.family, y, mean, weight) / weight.sum()
+        squares = problem.rows.sum(lambda rows: (float(rows.weights @ (rows.y - mean) ** 2),), add)[0]
+        extra = float(squares) / weight - mean
+        return float(np.log(extra / mean**2) - WIDEST / 2) if extra > 0 else -WIDEST / 2
+    s = pearson_sum(problem, lambda rows: np.full(len(rows.y), mean)) / weight
     if not s > 0:
-        why = "From one sample" if len(y) == 1 else "From targets that are all alike"
+        why = "From one sample" if problem.rows.n_rows == 1 else "From targets that are all alike"
         raise InputError(f"{why} no dispersion can be estimated: give it (dispersion=).")
     return float(np.log(s))
-
-
-def targets_of(problem: Problem) -> tuple[Array, Array]:
-    """Targets and weights of all rows."""
-    return problem.rows.map(lambda rows: rows.y), problem.rows.map(lambda rows: rows.weights)
-
-
-def null_means(problem: Problem, search: Search) -> Array:
-    """Means of the model with the intercept alone; of the offset alone where there is none."""
-    likelihood = family_likelihood(problem)
-    if not problem.shape.intercept:
-        return problem.rows.map(lambda rows: likelihood.mean(_offsets(rows)))
-    start = constant_score(problem, likelihood)
-    assert start is not None
-    if problem.rows.map(lambda rows: np.abs(_offsets(rows))).max() == 0:  # then the mean target is its own estimate
-        return problem.rows.map(lambda rows: np.full(len(rows.y), likelihood.mean(start[-1:])[0]))
-    rows = problem.rows.through(lambda Z: np.ones((Z.shape[0], 1)))
-    alone = laplace(Objective(likelihood, rows, None, np.eye(1)), start[-1:], search.controls)
-    return rows.map(lambda part: likelihood.mean(_offsets(part) + alone.posterior.mean[0]))
-
-
-def _offsets(rows: Block) -> Array:
-    return np.zeros(len(rows.y)) if rows.offset is None else rows.offset

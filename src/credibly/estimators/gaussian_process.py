@@ -12,6 +12,14 @@ from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
 from credibly.data.threads import blas_threads
 from credibly.errors import ConvergenceWarning, InputError, NotDefinedError
+from credibly.estimators.gaussian_process_inducing import (
+    POINTS_SEED,
+    Induced,
+    check_plan,
+    read_points,
+    used_points,
+    widest_rows,
+)
 from credibly.estimators.gaussian_process_plan import (
     Plan,
     check_kernel,
@@ -33,7 +41,9 @@ from credibly.estimators.validation import (
     read_training,
 )
 from credibly.inference.function_posterior import FunctionPosterior
-from credibly.inference.kernel_evidence import Evaluated, maximise
+from credibly.inference.inducing_posterior import InducingPosterior
+from credibly.inference.inducing_search import Learnt, Search
+from credibly.inference.kernel_evidence import Evaluated, KernelEvidence, maximise
 from credibly.inference.laplace import Controls
 from credibly.inference.one_vs_rest import OneVsRestLatents
 from credibly.model.kernels import Kernel
@@ -82,10 +92,12 @@ class GaussianProcessClassifier(GaussianProcessResults):
         for Laplace with label noise, or another likelihood that is not log-concave, with the expected curvature.)
     n_restarts : int
         Further searches from points drawn inside the bounds (uniformly in the logarithms); the best is kept.
-    inducing : None
-        Reserved: inducing points are announced for a later version.
+    inducing : None (default), int, or (m, d) array
+        For many rows: latents hang together through the function's values at so many points (chosen among the rows), or
+        at these (FITC). Time then grows as n m², memory as n m at most. Laplace for two classes, EP for two or more
+        (each against the rest); log-concave likelihoods without label noise. As many points as rows: the exact model.
     max_n : int
-        Most rows; more are refused with the memory that they would take.
+        Most rows without inducing points; more are refused with the memory that they would take.
     tol : float
         Goal for the squared distance to the mode (or the fixed point of EP, 1e-18 at least), in posterior standard
         deviations.
@@ -103,8 +115,10 @@ class GaussianProcessClassifier(GaussianProcessResults):
     classes_ : (K,) array
     kernel_ : Kernel, or list with one for each class
         With the hyperparameters used; ``kernel_.theta`` are their natural logarithms.
-    posterior_ : FunctionPosterior
+    posterior_ : FunctionPosterior, or InducingPosterior
         ``mean`` and ``var`` of the latents at the training rows, (n,) or (n, K).
+    inducing_points_ : (m, d) array
+        Where `inducing` is given: the points used, without those that the kernel does not tell apart from the others.
     log_evidence_ : float
         log p(y | X), the latents integrated out. Raises for one against the rest, which has none
         (``one_vs_rest_log_evidence_`` has those of its parts).
@@ -193,7 +207,7 @@ class GaussianProcessClassifier(GaussianProcessResults):
             self._check_choices()
             table = read_training(self, X, y, None, sparse=False)
             forget_fit(self)
-            with blas_threads(len(table.codes), n_threads(self.n_jobs)):
+            with blas_threads(len(table.codes) if self.inducing is None else 0, n_threads(self.n_jobs)):
                 self._learn(table)
         return self
 
@@ -217,17 +231,20 @@ class GaussianProcessClassifier(GaussianProcessResults):
     def _learn(self, table: Table) -> None:
         n_rows = len(table.codes)
         self._plan = Plan.of(self.likelihood, self.inference, self.label_noise, len(table.classes))
-        check_size(n_rows, self.max_n, self.inducing, self._plan)
+        check_size(n_rows, self.max_n, self._plan, exact=self.inducing is None)
         X, names = np.array(table.X, dtype=np.float64), feature_names(self)
         columns = describe(MemoryRows(X, np.zeros(n_rows)))
         check_columns(columns, X, names)
         named = read_kernels(self.kernel, self._plan, columns, names if hasattr(self, "feature_names_in_") else None)
         kernels = tuple(kernel.resolved(names) for kernel in named)
-        for kernel in kernels:
-            check_kernel(kernel, X)
         self._codes = table.codes
         self.classes_ = table.classes
-        self._search(X, kernels)
+        if self.inducing is None:
+            for kernel in kernels:
+                check_kernel(kernel, X)
+            self._search(X, kernels)
+        else:
+            self._search_induced(X, kernels)
         if self.optimize:
             tell_lost_digits(max(float(kernel.diag(X).max()) for kernel in self._kernels), refuse=False)
         shown = [kernel.with_theta(learnt.theta) for kernel, learnt in zip(named, self._kernels, strict=True)]
@@ -240,30 +257,60 @@ class GaussianProcessClassifier(GaussianProcessResults):
     def _search(self, X: Array, kernels: tuple[Kernel, ...]) -> None:
         """Find the hyperparameters, or keep those given, and the latents with them."""
         evidence = self._plan.evidence(X, self._codes, kernels)
-        start, bounds = evidence.start, evidence.bounds.copy()
-        if not self.optimize:
-            n_kernel = sum(len(kernel.theta) for kernel in kernels)
-            bounds[:n_kernel] = start[:n_kernel, None]
+        bounds = self._bounds(evidence, kernels)
         if (bounds[:, 0] == bounds[:, 1]).all():
-            at = evidence.at(start, None, self._controls)
-            self._keep(at, at.result.status, X)
+            at = evidence.at(evidence.start, None, self._controls)
+            self._keep(at, at.result.status, _exact(at, X))
             return
-        rng, (low, high) = generator(self.random_state), bounds.T
-        starts = [start, *(rng.uniform(low, high) for _ in range(self.n_restarts))]
+        starts = self._starts(evidence, bounds, generator(self.random_state))
         progress = EvidencePrinter() if self.verbose else silent
         searched = self._plan.evidence(X, self._codes, kernels, search=True)
         at, status = maximise(searched, bounds, starts, self._controls, progress)
         if self._plan.searched_by != self.inference:
             at = evidence.at(at.theta, None, self._controls)
             status = status if at.result.status.good else at.result.status
-        self._keep(at, status, X)
+        self._keep(at, status, _exact(at, X))
 
-    def _keep(self, at: Evaluated, status: Status, X: Array) -> None:
+    def _bounds(self, evidence: KernelEvidence, kernels: tuple[Kernel, ...]) -> Array:
+        """Of all hyperparameters, (p, 2); both the same where they are not learnt."""
+        bounds = evidence.bounds.copy()
+        if not self.optimize:
+            n_kernel = sum(len(kernel.theta) for kernel in kernels)
+            bounds[:n_kernel] = evidence.start[:n_kernel, None]
+        return bounds
+
+    def _starts(self, evidence: KernelEvidence, bounds: Array, rng: np.random.Generator) -> list[Array]:
+        low, high = bounds.T
+        return [evidence.start, *(rng.uniform(low, high) for _ in range(self.n_restarts))]
+
+    def _search_induced(self, X: Array, kernels: tuple[Kernel, ...]) -> None:
+        """The same with inducing points."""
+        check_plan(self._plan)
+        rng = generator(POINTS_SEED if self.random_state is None else self.random_state)
+        points = read_points(rng, self.inducing, X)
+        for kernel in kernels:
+            check_kernel(kernel, widest_rows(kernel, X))
+        induced = Induced(self._plan, X, self._codes, kernels, n_threads(self.n_jobs))
+        plain = induced.evidence(None, X[:1])
+        bounds = self._bounds(plain, kernels)
+        if (bounds[:, 0] == bounds[:, 1]).all():
+            evidence = induced.evidence(None, points.at(kernels))
+            at = evidence.at(evidence.start, None, self._controls)
+            found = Learnt(at, at.result.status, evidence)
+        else:
+            progress = EvidencePrinter() if self.verbose else silent
+            search = Search(induced.evidence, induced.begin, kernels, bounds, self._controls, progress)
+            found = search.learn(points, self._starts(plain, bounds, rng))
+        posterior = found.evidence.posterior(found.at)
+        self.inducing_points_ = used_points(posterior, points)
+        self._keep(found.at, found.status, posterior)
+
+    def _keep(self, at: Evaluated, status: Status, posterior: FunctionPosterior | InducingPosterior) -> None:
         """Turn what was found into fitted attributes, and a bad status into one warning."""
         result = at.result
         self._theta, self._warm, self._lazy = at.theta, result.warm, dict[str, Any]()
         self._kernels, self._held = at.kernels, not self.optimize
-        self.posterior_ = FunctionPosterior(result.mean, X, at.kernels, result.posterior)
+        self.posterior_ = posterior
         self._log_evidence, self.log_likelihood_ = result.log_evidence, result.log_likelihood
         self.n_iter_ = result.steps
         self._keep_noise(self._evidence.flips(at.theta))
@@ -283,3 +330,7 @@ class GaussianProcessClassifier(GaussianProcessResults):
         self.label_noise_ = float(used[0]) if one else used
         mode = {"label_noise": self.label_noise_, "log_evidence": self._log_evidence}
         self.label_noise_modes_ = [] if flips is None else [mode]
+
+
+def _exact(at: Evaluated, X: Array) -> FunctionPosterior:
+    return FunctionPosterior(at.result.mean, X, at.kernels, at.result.posterior)

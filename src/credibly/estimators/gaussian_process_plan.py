@@ -254,19 +254,15 @@ def gigabytes(n_rows: int, n_functions: int) -> float:
     return arrays * n_rows**2 * 8 / 1e9
 
 
-def check_size(n_rows: int, max_n: Any, inducing: Any, plan: Plan) -> None:
-    """Refuse what would not fit, before work starts."""
-    if inducing is not None:
-        raise InputError(
-            "inducing points are announced for a later version; this one holds all rows (inducing=None). For many rows "
-            "use a linear model on a basis (credibly.basis.GaussianBasis)."
-        )
+def check_size(n_rows: int, max_n: Any, plan: Plan, *, exact: bool = True) -> None:
+    """Refuse what would not fit, before work starts; with inducing points every number of rows does."""
     if isinstance(max_n, bool) or not isinstance(max_n, int | np.integer) or max_n < 1:
         raise InputError(f"max_n must be a whole number of rows; got {max_n!r}.")
-    if n_rows > max_n:
+    if exact and n_rows > max_n:
         raise InputError(
             f"A Gaussian process holds n × n matrices: {n_rows} rows would take about "
             f"{gigabytes(n_rows, plan.n_functions):.1f} GB and time that grows as n³; the limit is max_n={max_n}. "
-            "Fit a random subset of the rows, use a linear model on a basis (credibly.basis.GaussianBasis with "
-            "BayesianLogisticRegression), or raise max_n if the machine has the memory."
+            "Use inducing points (inducing=500), a random subset of the rows, a linear model on a basis "
+            "(credibly.basis.GaussianBasis with BayesianLogisticRegression), or raise max_n if the machine has the "
+            "memory."
         )

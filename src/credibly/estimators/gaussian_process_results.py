@@ -15,12 +15,15 @@ from credibly.errors import InputError, NoEvidenceError
 from credibly.estimators.certificate import Certificate
 from credibly.estimators.certified_function import certify_function
 from credibly.estimators.exporting import DrawsMixin
+from credibly.estimators.gaussian_process_inducing import Induced
 from credibly.estimators.gaussian_process_plan import Plan
 from credibly.estimators.gaussian_process_summary import at_bounds, hyperparameter_table, log_deviations
+from credibly.estimators.lazily import intervals, latent, lazily, probabilities
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.summary import Summary
 from credibly.estimators.validation import check_draws, feature_names, generator, n_threads, read_columns, read_training
 from credibly.inference.function_posterior import FunctionPosterior
+from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Scores
@@ -43,7 +46,7 @@ class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, Clas
     verbose: bool
 
     classes_: AnyArray
-    posterior_: FunctionPosterior
+    posterior_: FunctionPosterior | InducingPosterior
     kernel_: Kernel | list[Kernel]
     status_: Status
     log_likelihood_: float
@@ -62,13 +65,26 @@ class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, Clas
 
     @property
     def _evidence(self) -> KernelEvidence:
-        return self._plan.evidence(self.posterior_.X, self._codes, self._kernels)
+        return self._evidence_by()
+
+    def _evidence_by(self, *, search: bool = False) -> KernelEvidence:
+        """log p(y | X) as a function of hyperparameters, or the one that they are searched for by."""
+        X, posterior = self.posterior_.X, self.posterior_
+        if isinstance(posterior, InducingPosterior):
+            induced = Induced(self._plan, X, self._codes, self._kernels, n_threads(self.n_jobs))
+            return induced.evidence(None, posterior.points)
+        return self._plan.evidence(X, self._codes, self._kernels, search=search)
+
+    @property
+    def _n_square(self) -> int:
+        """Rows of the largest matrices that are factorised."""
+        return len(getattr(self.posterior_, "points", self._codes))
 
     def _later(self, name: str, compute: Callable[[KernelEvidence, Evaluated], Any]) -> Any:
         """A quantity that costs n³ again and is not always asked for: found at the first request."""
         check_is_fitted(self)
         if name not in self._lazy:
-            with blas_threads(len(self._codes), n_threads(self.n_jobs)):
+            with blas_threads(self._n_square, n_threads(self.n_jobs)):
                 evidence = self._evidence
                 at = evidence.at(self._theta, self._warm, self._quietly)
                 self._lazy[name] = compute(evidence, at)
@@ -122,8 +138,8 @@ class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, Clas
         """Standard deviations of the logs, from the evidence by which hyperparameters are searched for."""
         check_is_fitted(self)
         if "hessian" not in self._lazy:
-            with blas_threads(len(self._codes), n_threads(self.n_jobs)):
-                evidence = self._plan.evidence(self.posterior_.X, self._codes, self._kernels, search=True)
+            with blas_threads(self._n_square, n_threads(self.n_jobs)):
+                evidence = self._evidence_by(search=True)
                 at = evidence.at(self._theta, None, self._quietly)
                 self._lazy["hessian"] = evidence.hessian(at, self._quietly)
         return log_deviations(self._lazy["hessian"], at_bounds(self._kernels) | self._held)
@@ -209,12 +225,14 @@ class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, Clas
         check_is_fitted(self)
         return np.asarray(read_columns(self, X, sparse=False), dtype=np.float64)
 
+    @lazily(lambda model: latent(model._plan.n_functions))
     def predict_latent(self, X: ArrayLike) -> Scores:
         """Mean and variance of the latent function: (n,), (n,); K functions: (n, K), (n, K, K)."""
         rows = self._rows(X)
-        with blas_threads(len(self._codes), n_threads(self.n_jobs)):
+        with blas_threads(self._n_square, n_threads(self.n_jobs)):
             return self.posterior_.scores(rows)
 
+    @lazily(probabilities)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K), averaged over the posterior.
 
@@ -224,6 +242,7 @@ class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, Clas
         scores = self.predict_latent(X)
         return self._plan.predictive().log_proba(scores)
 
+    @lazily(intervals)
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
         """Equal-tailed credible interval of the probability.
 
@@ -243,7 +262,7 @@ class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, Clas
     def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
         """Draws of the class probabilities, (size, n, K); in each draw all rows share one function."""
         rows, size = self._rows(X), check_draws(size)
-        limit = max(int(self.max_n), len(self._codes))
+        limit = max(int(self.max_n), self._n_square)
         n_values = len(rows) * self._plan.n_functions
         if n_values > limit:
             raise InputError(
@@ -252,5 +271,5 @@ class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, Clas
                 "then drawn independently of each other)."
             )
         rng = generator(self.random_state if random_state is None else random_state)
-        with blas_threads(max(n_values, len(self._codes)), n_threads(self.n_jobs)):
+        with blas_threads(max(n_values, self._n_square), n_threads(self.n_jobs)):
             return self._plan.predictive().proba(self.posterior_.sample(rng, rows, size))

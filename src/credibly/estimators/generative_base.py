@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from credibly.data.source import Stored
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import ConvergenceWarning, InputError, NewClassError
 from credibly.estimators.generative_choices import class_weights, is_prior, not_determined
@@ -23,17 +24,20 @@ from credibly.estimators.generative_learning import (
     refuse_completed,
     sum_rows,
 )
+from credibly.estimators.generative_merging import check_mergeable, check_same_prior
+from credibly.estimators.generative_stored import fit_stored
 from credibly.estimators.linear_model import only
 from credibly.estimators.mixed_columns import Table
 from credibly.estimators.partial_labels import Labels, joined_classes, places, read_partial_labels
 from credibly.estimators.plans import Plan, read_generative
+from credibly.estimators.stored import stored_rows
 from credibly.estimators.validation import (
     all_or_nothing,
     check_limits,
     feature_names,
     forget_fit,
+    is_stored,
     n_threads,
-    named,
     read_weights,
     refuse_one_class,
 )
@@ -78,15 +82,16 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
 
     # --- learning ----------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Stored, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the densities of all classes.
 
         Parameters
         ----------
-        X : (n, d) array, sparse matrix or data frame
+        X : (n, d) array, sparse matrix or data frame; Dask array or frame; ParquetRows
             NaN is a missing cell.
         y : (n,) labels
-            None, NaN, pd.NA and the marker given as `unlabelled` are rows without a label.
+            None, NaN, pd.NA and the marker given as `unlabelled` are rows without a label. `ParquetRows` have their
+            own, one for every row; so must Dask's rows.
         sample_weight : (n,) array, optional
             A weight of 2 is the row twice.
 
@@ -96,6 +101,11 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
         """
         with all_or_nothing(self), single_threaded_blas():
             self._check_choices()
+            if is_stored(X):
+                rows = stored_rows(X, y, sample_weight)
+                forget_fit(self)
+                fit_stored(self, rows)
+                return self
             table, labels, weight = self._read(X, y, sample_weight, reset=True)
             refuse_one_class(labels.classes)
             forget_fit(self)
@@ -105,7 +115,7 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
     def partial_fit(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -172,10 +182,10 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
-        self._check_mergeable(other)
+        check_mergeable(self, other)
         with all_or_nothing(self):
             plan, mine, theirs = self._plan.joined(other._plan, self._sums.statistics, other._sums.statistics)
-            self._check_same_prior(other)
+            check_same_prior(self, other)
             classes = joined_classes(self.classes_, other.classes_)
             ours = JointSums(self._sums.counts, mine).take(places(self.classes_, classes))
             others = JointSums(other._sums.counts, theirs).take(places(other.classes_, classes))
@@ -295,7 +305,7 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
         """The sums that the model is made of, where those are not the rows' own."""
         return sums
 
-    def _resolve_prior(self, rows: GenerativeRows, pooled: Any) -> Any:
+    def _resolve_prior(self, rows: GenerativeRows | None, pooled: Any) -> Any:
         """The prior of all columns, in the units of the data; None where parameters are estimated."""
         if self.parameters != "integrated":
             return None
@@ -304,9 +314,10 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
         family = self._plan.family
         if self.prior == "reference":
             return family.reference_prior()
-        return self._plan.full_prior(
-            family.empirical_prior(describe_all(family, rows.rows()) if pooled is None else pooled)
-        )
+        if pooled is None:
+            assert rows is not None
+            pooled = describe_all(family, rows.rows())
+        return self._plan.full_prior(family.empirical_prior(pooled))
 
     @property
     def _no_proper_prior(self) -> bool:
@@ -351,30 +362,6 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
             raise InputError("These are all the rows that the model has learnt; nothing would be left of it.")
         return sums.take(kept), self.classes_[kept]
 
-    def _check_mergeable(self, other: Any) -> None:
-        if type(other) is not type(self):
-            raise InputError(f"merge takes another {type(self).__name__}; got {type(other).__name__}.")
-        check_is_fitted(other)
-        for model in (self, other):
-            model._refuse_rowwise_shrinkage("merge")
-            if model._completed:
-                refuse_completed("merge")
-        if self.n_features_in_ != other.n_features_in_ or feature_names(self) != feature_names(other):
-            raise InputError(
-                f"The models have different columns: {named(feature_names(self))} and {named(feature_names(other))}."
-            )
-        mine, theirs = ({k: v for k, v in m.get_params().items() if k in _SAME} for m in (self, other))
-        different = [name for name in mine if not np.array_equal(mine[name], theirs[name])]
-        if different:
-            raise InputError(f"The models were made with different {', '.join(different)}; merge needs the same.")
-
-    def _check_same_prior(self, other: Any) -> None:
-        if self.prior_ != other.prior_:
-            raise InputError(
-                "The models have different priors (an empirical prior is made of a model's own first rows). Fit the "
-                "second with prior=first.prior_, or both with prior='reference' or an explicit one."
-            )
-
     def _refuse_rowwise_shrinkage(self, what: str) -> None:
         """Only discriminants can have it."""
 
@@ -394,6 +381,3 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         tags.input_tags.sparse = True
         return tags
-
-
-_SAME = ("parameters", "class_prior", "features", "class_conditional", "shrinkage")

@@ -80,13 +80,14 @@ def print_step(step: int, value: float, change: float) -> None:
 
 def sum_rows(family: ClassConditional[Any], rows: MemoryRows, n_classes: int) -> JointSums:
     """The sums of rows that lack nothing, in one pass."""
+    return rows.sum(lambda block: class_sums(block, family, n_classes), JointSums.merge)
 
-    def block(part: Block) -> JointSums:
-        codes = np.asarray(part.y)
-        counts = np.bincount(codes, weights=part.weight, minlength=n_classes).astype(float)
-        return JointSums(counts, family.summarise(part.X, codes, part.weight, n_classes))
 
-    return rows.sum(block, JointSums.merge)
+def class_sums(block: Block, family: ClassConditional[Any], n_classes: int) -> JointSums:
+    """The sums of one block."""
+    codes = np.asarray(block.y)
+    counts = np.bincount(codes, weights=block.weight, minlength=n_classes).astype(float)
+    return JointSums(counts, family.summarise(block.X, codes, block.weight, n_classes))
 
 
 def describe_all(family: ClassConditional[Any], rows: MemoryRows) -> Any:

@@ -15,6 +15,7 @@ from credibly.errors import InputError, NoEvidenceError, NotDefinedError
 from credibly.estimators.exporting import ExportMixin
 from credibly.estimators.generative_base import GenerativeLearning
 from credibly.estimators.generative_learning import in_long_blocks, refuse_completed
+from credibly.estimators.lazily import intervals, lazily, number, probabilities
 from credibly.estimators.partial_labels import read_partial_labels
 from credibly.estimators.plans import read_generative
 from credibly.estimators.prequential import Learner, PrequentialScore, leave_one_out, prequential
@@ -45,6 +46,7 @@ class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning
 
     # --- prediction --------------------------------------------------------------------------------------------
 
+    @lazily(probabilities)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K), by Bayes' rule; parameters averaged out unless they are estimated.
 
@@ -63,6 +65,7 @@ class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning
             )
         return log_proba
 
+    @lazily(number)
     def score_samples(self, X: ArrayLike) -> Array:
         """log p(x), (n,), summed over classes: low for rows unlike any in training."""
         rows = self._design(X)
@@ -79,6 +82,7 @@ class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning
             draws = [joint.draw(rng) for _ in range(size)]
         return np.concatenate(self._mapped(rows, draws, lambda proba: [proba]), axis=1)
 
+    @lazily(intervals)
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
         """Equal-tailed credible interval of the probability, from draws of the parameters.
 

@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, NamedTuple, Self
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from credibly.data.source import Stored
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import DataWarning, InputError
 from credibly.estimators.certificate import Certificate
 from credibly.estimators.certified_weights import certify_weights
 from credibly.estimators.dispersion import (
     dispersion_found,
-    fitted_means,
     has_free_dispersion,
     learn_glm,
-    null_means,
-    targets_of,
     with_dispersion,
 )
+from credibly.estimators.fitted import Fitted, describe_fit, r_log_likelihood
 from credibly.estimators.hypothesis_tests import HypothesisTests
+from credibly.estimators.lazily import lazily, number, two_ends
 from credibly.estimators.learning import learn_from
 from credibly.estimators.linear_model import LinearModel, only
+from credibly.estimators.outputs import PredictToMixin, mean_table
 from credibly.estimators.problem import Learnt, PriorChoice, Problem
 from credibly.estimators.reporting import ReportMixin
-from credibly.estimators.targets import Targets, read_offset, read_targets
-from credibly.estimators.validation import Training, all_or_nothing
+from credibly.estimators.stored import in_memory, recorded, resumable, stored_rows, with_references
+from credibly.estimators.targets import Targets, read_offset, read_stored_targets, read_targets
+from credibly.estimators.validation import Training, all_or_nothing, is_stored
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods.families import resolve_family
 from credibly.model.likelihoods.family_base import Family
-from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, deviance
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.links import Link, resolve_link
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.predictive import MeanPredictive
 
 
-class Fitted(NamedTuple):
-    """What a likelihood says of the rows that were fitted."""
-
-    deviance: float
-    null_deviance: float
-
-
-class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
+class BayesianGLM(PredictToMixin, ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
     r"""A generalised linear model with a posterior over its weights.
 
     .. math:: y \mid x \sim \mathrm{family}(μ, s), \qquad g(μ) = w^T x + b + \mathrm{offset}
@@ -112,6 +108,7 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
     """
 
     _likelihood: FamilyLikelihood
+    _table_of = staticmethod(mean_table)
 
     def __init__(
         self,
@@ -142,35 +139,45 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
 
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: ArrayLike | Stored,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
+        *,
+        resume: str | Path | None = None,
     ) -> Self:
         """Learn the posterior of the weights.
 
         Parameters
         ----------
-        X : (n, d) array, CSR matrix or data frame
+        X : (n, d) array, CSR matrix or data frame; Dask array or frame; ParquetRows
         y : (n,) targets
             Binomial: (n, 2) successes and failures, or proportions with `sample_weight` as numbers of trials.
+            `ParquetRows` have their own.
         sample_weight : (n,) array, optional
             Multiplies each row's log-likelihood: a weight of 2 is the row twice.
         offset : (n,) array, optional
             Added to the score.
         exposure : (n,) array, optional
             For the log link: its logarithm is added to the score.
+        resume : path, optional
+            As for the classifiers: a fit that was stopped goes on from this file.
 
         Returns
         -------
         self
         """
-        with all_or_nothing(self), single_threaded_blas():
+        with all_or_nothing(self), single_threaded_blas(), resumable(self, resume) as walk:
             self._check_shared_choices()
             likelihood = self._chosen_likelihood()
             extra = (sample_weight, read_offset(likelihood.link, offset, exposure))
-            targets = read_targets(self, likelihood.family, X, y, *extra)
+            if is_stored(X):
+                rows = with_references(self, stored_rows(X, y, *extra, offsets=True), self.prior)
+                targets = read_stored_targets(self, likelihood.family, walk(rows), rows)
+            else:
+                targets = read_targets(self, likelihood.family, X, y, *extra)
+                targets = targets._replace(training=recorded(targets.training, walk, self.n_jobs))
             self._forget()
             self._first_fit(likelihood, targets)
         return self
@@ -178,7 +185,7 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
     def partial_fit(
         self,
         X: ArrayLike,
-        y: ArrayLike,
+        y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
@@ -215,7 +222,7 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
         exposure: ArrayLike | None,
     ) -> Training:
         extra = (sample_weight, read_offset(self.link_, offset, exposure))
-        return read_targets(self, self.family_, X, y, *extra, reset=False).training
+        return in_memory(read_targets(self, self.family_, X, y, *extra, reset=False).training)
 
     def certify(
         self,
@@ -245,7 +252,7 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
         check_is_fitted(self)
         extra = (sample_weight, read_offset(self.link_, offset, exposure))
         targets = read_targets(self, self.family_, X, y, *extra, reset=False)
-        return certify_weights(self, targets.training, draws, random_state, targets.log_constant)
+        return certify_weights(self, in_memory(targets.training), draws, random_state, targets.log_constant)
 
     def _chosen_likelihood(self) -> FamilyLikelihood:
         family = resolve_family(self.family)
@@ -272,7 +279,7 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
         self.dispersion_ = dispersion_found(learnt)
         self._keep_fit(learnt, problem, targets)
         if self.prior is None and self.family_.has_dispersion and self.dispersion is None:
-            self.log_likelihood_ = self._r_log_likelihood(problem, learnt)
+            self.log_likelihood_ = r_log_likelihood(problem, learnt, self._described())
 
     def _keep_fit(self, learnt: Learnt, problem: Problem, targets: Targets) -> None:
         first = self._n_rows == 0
@@ -287,22 +294,7 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
         W = self.posterior_.mean
         self.coef_ = W[: self._shape.n_features]
         self.intercept_ = float(W[-1]) if self._shape.intercept else 0.0
-        self._fitted = self._describe_fit(problem, learnt) if first else None
-
-    def _describe_fit(self, problem: Problem, learnt: Learnt) -> Fitted:
-        y, weight = targets_of(problem)
-        mu, family = fitted_means(problem, learnt), self.family_
-        null = null_means(problem, self._search())
-        return Fitted(deviance(family, y, mu, weight), deviance(family, y, null, weight))
-
-    def _r_log_likelihood(self, problem: Problem, learnt: Learnt) -> float:
-        """R's logLik: the dispersion there is deviance / n."""
-        y, weight = targets_of(problem)
-        mu = fitted_means(problem, learnt)
-        s = deviance(self.family_, y, mu, weight) / weight.sum()
-        if not s > 0:  # an exact fit: a density without bound
-            return float("inf")
-        return float(weight @ self.family_.log_density(y, mu, s))
+        self._fitted = describe_fit(problem, learnt, self._search()) if first else None
 
     # --- what was learnt ---------------------------------------------------------------------------------------
 
@@ -343,6 +335,7 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
         shift = read_offset(self.link_, offset, exposure, n_rows=len(m))
         return Scores(m if shift is None else m + shift, v)
 
+    @lazily(number)
     def predict(self, X: ArrayLike, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
         """The mean of the target, (n,): averaged over the posterior, at the estimate when prior is None.
 
@@ -366,6 +359,7 @@ class BayesianGLM(ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
                 stacklevel=3,
             )
 
+    @lazily(two_ends)
     def predict_interval(
         self,
         X: ArrayLike,

@@ -45,6 +45,15 @@ def check_inference(inference: str, prior: PriorChoice, solver: str, label_noise
         )
 
 
+def refuse_inference(inference: str) -> None:
+    """Ways to a posterior that look at single rows again and again need them in memory."""
+    if inference != "laplace":
+        raise InputError(
+            f"inference={inference!r} looks at single rows many times, which files and clusters cannot give. Use "
+            'inference="laplace", or fit to a sample of the rows in memory.'
+        )
+
+
 def check_rows(inference: str, sample_weight: Array | None, likelihood: AnyLikelihood) -> None:
     """Refuse rows that cannot be learnt by moments of one score."""
     if inference not in BY_MOMENTS:

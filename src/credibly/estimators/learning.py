@@ -12,6 +12,7 @@ from credibly.data.columns import Columns
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.estimators.wide_learning import learn_wide, refuse_wide
 from credibly.inference.adf import Belief, adf
 from credibly.inference.evidence import INTERCEPT_SCALE, Maximum, ScaledPriors, maximise_evidence
 from credibly.inference.jeffreys import jeffreys
@@ -36,6 +37,9 @@ HIGHER = 1e-6  # nats
 def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     """Fit with the prior chosen by an object or a short string."""
     check_prior(choice)
+    wide = learn_wide(problem, choice, search)
+    if wide is not None:
+        return wide
     if choice is None:
         return _without_prior(problem, search)
     if isinstance(choice, Jeffreys):
@@ -139,6 +143,7 @@ def _singular_prior(error: Exception) -> SingularPriorError:
 
 def explicit_prior(choice: Normal | StudentT, problem: Problem) -> PriorDensity:
     """A prior in data units as a density in the frame."""
+    refuse_wide(problem)
     shape, frame = problem.shape, problem.frame
     # Rows of `axes` are the frame's unit vectors in data units, so that precision_u = (axes' whitener)ᵀ(…).
     axes = block_diagonal(frame.to_data(np.eye(shape.per_output)), shape.n_outputs)
@@ -162,6 +167,7 @@ def resolved_prior(choice: Normal | StudentT, problem: Problem) -> Normal | Stud
 
 def learn_scales(problem: Problem, choice: str, search: Search, start: Array | None = None) -> Learnt:
     """Fit with the prior scales of highest evidence; a `start` for the weights says which mode is to be followed."""
+    refuse_wide(problem)
     d = problem.shape.n_features
     group = np.zeros(d, dtype=np.intp) if choice == "empirical" else np.arange(d)
     row = None

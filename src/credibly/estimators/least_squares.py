@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -10,12 +11,15 @@ from scipy.linalg import block_diag
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from credibly.data.source import Stored
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import CollinearityError, InputError, NotDefinedError
 from credibly.estimators.dispersion import dispersion_found, learn_glm, least_norm
+from credibly.estimators.lazily import labels, lazily, lines
 from credibly.estimators.linear_model import LinearModel
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.estimators.validation import Table, Training, all_or_nothing, read_training
+from credibly.estimators.stored import AnyTable, AnyTraining, read_stored, stored_rows, with_references
+from credibly.estimators.validation import all_or_nothing, is_stored, read_training
 from credibly.inference.objective import PriorDensity
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.inference.student import IndependentStudent
@@ -89,13 +93,14 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike | Stored, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Learn the posterior of the weights.
 
         Parameters
         ----------
-        X : (n, d) array, CSR matrix or data frame
+        X : (n, d) array, CSR matrix or data frame; Dask array or frame; ParquetRows
         y : (n,) labels
+            `ParquetRows` have their own.
         sample_weight : (n,) array, optional
             A weight of 2 is the row twice.
 
@@ -109,14 +114,18 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
                 raise InputError(f"targets must be a positive number, such as 1.0 or 0.6; got {self.targets!r}.")
             if isinstance(self.prior, Jeffreys):
                 raise InputError("Jeffreys() of least squares is flat in the weights; use prior=None.")
-            table = read_training(self, X, y, sample_weight)
+            if is_stored(X):
+                rows = with_references(self, stored_rows(X, y, sample_weight), self.prior)
+                table: AnyTable = read_stored(self, rows, rows)
+            else:
+                table = read_training(self, X, y, sample_weight)
             self._forget()
             self._first_fit(table)
         return self
 
-    def _first_fit(self, table: Table) -> None:
+    def _first_fit(self, table: AnyTable) -> None:
         codes = [1] if len(table.classes) == 2 else range(len(table.classes))
-        coded = [Training(table.X, self._coded(table, c), table.weight, None) for c in codes]
+        coded = [table.recoded(partial(_signed, code=c, size=float(self.targets))) for c in codes]
         problem = self._problem(FamilyLikelihood(Normally(), Identity()), coded[0])
         search = self._search()
         fits = [_regression(_with_rows(problem, rows, self.n_jobs), self.prior, search) for rows in coded]
@@ -131,9 +140,6 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
         self.coef_ = W[:, : shape.n_features]
         self.intercept_ = W[:, -1] if shape.intercept else np.zeros(shape.n_outputs)
 
-    def _coded(self, table: Table, code: int) -> Array:
-        return np.where(table.codes == code, float(self.targets), -float(self.targets))
-
     @property
     def _n_identified(self) -> int:
         """Every class has its weights and its variance."""
@@ -147,10 +153,12 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
     def _what(self) -> str:
         return f"classes {self.classes_.tolist()} coded ±{self.targets:g}"
 
+    @lazily(lines)
     def decision_function(self, X: ArrayLike) -> Array:
         """The fitted line, (n,) for two classes (positive for the second), (n, K) for K."""
         return self.predict_latent(X).mean
 
+    @lazily(labels)
     def predict(self, X: ArrayLike) -> AnyArray:
         """The class on whose side a row is; of K classes the one with the highest line."""
         check_is_fitted(self)
@@ -158,7 +166,12 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
         return np.asarray(self.classes_[(lines > 0).astype(int) if lines.ndim == 1 else lines.argmax(axis=1)])
 
 
-def _with_rows(problem: Problem, training: Training, n_jobs: int | None) -> Problem:
+def _signed(codes: AnyArray, code: int, size: float) -> AnyArray:
+    """The target of one class against the others."""
+    return np.where(codes == code, size, -size)
+
+
+def _with_rows(problem: Problem, training: AnyTraining, n_jobs: int | None) -> Problem:
     rows = training.rows(n_jobs)
     return problem._replace(rows=rows.through(problem.frame.design), raw=rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,19 +11,41 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from credibly.data.source import Stored
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
 from credibly.estimators.certificate import DRAWS_SEED, Certificate
 from credibly.estimators.certified_weights import certify_weights
 from credibly.estimators.climbing import Checked, climb, ep_from, learn_auto, learn_by_ep, learn_skewed
 from credibly.estimators.hypothesis_tests import HypothesisTests
-from credibly.estimators.inference_choice import BY_DRAWS, BY_MOMENTS, FILTERS, INFERENCES, check_inference, check_rows
+from credibly.estimators.inference_choice import (
+    BY_DRAWS,
+    BY_MOMENTS,
+    FILTERS,
+    INFERENCES,
+    check_inference,
+    check_rows,
+    refuse_inference,
+)
+from credibly.estimators.lazily import intervals, lazily, probabilities
 from credibly.estimators.learning import ChosenPrior, filter_from, learn, learn_by_filter, learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.estimators.validation import Table, Training, all_or_nothing, generator, read_training
+from credibly.estimators.stored import (
+    AnyTable,
+    AnyTraining,
+    Walk,
+    as_in_fit,
+    as_it_is,
+    read_stored,
+    recorded,
+    resumable,
+    stored_rows,
+    with_references,
+)
+from credibly.estimators.validation import all_or_nothing, generator, is_stored, read_training
 from credibly.inference.adf import Belief
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
 from credibly.inference.frame import Frame
@@ -77,33 +100,54 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     # --- learning ----------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Stored,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        resume: str | Path | None = None,
+    ) -> Self:
         """Learn the posterior of the weights.
 
         Parameters
         ----------
-        X : (n, d) array, CSR matrix or data frame
+        X : (n, d) array, CSR matrix or data frame; Dask array or frame; ParquetRows
             Numbers only, all finite.
         y : (n,) labels
-            Two or more classes.
+            Two or more classes. `ParquetRows` have their own.
         sample_weight : (n,) array, optional
             Multiplies each row's log-likelihood: a weight of 2 is the row twice. 0 or 1 for ``inference="adf"``.
+        resume : path, optional
+            A file in which the results of every pass over the rows are kept until the fit is done: a fit that was
+            stopped goes on from there when it is called again in the same way.
 
         Returns
         -------
         self
         """
-        with all_or_nothing(self), single_threaded_blas():
+        with all_or_nothing(self), single_threaded_blas(), resumable(self, resume) as walk:
             self._check_choices()
-            table = read_training(self, X, y, sample_weight)
+            table = self._read_table(X, y, sample_weight, walk)
             self._forget()
-            self._first_fit(table)
+            self._first_fit(table, walk)
         return self
+
+    def _read_table(
+        self, X: Any, y: Any, sample_weight: Any, walk: Walk, *, classes: Any = None, reset: bool = True
+    ) -> AnyTable:
+        """Rows in memory, or the classes and columns of rows that are not."""
+        if not is_stored(X):
+            return read_training(self, X, y, sample_weight, classes=classes, reset=reset)
+        refuse_inference(self.inference)
+        found = stored_rows(X, y, sample_weight)
+        rows = with_references(self, found, self.prior) if reset else as_in_fit(self, found)
+        return read_stored(self, walk(rows), rows, classes=classes, reset=reset)
 
     def partial_fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: ArrayLike | Stored,
+        y: ArrayLike | None = None,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
@@ -126,14 +170,14 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         with all_or_nothing(self), single_threaded_blas():
             self._check_choices()
             if not hasattr(self, "posterior_"):
-                self._first_fit(read_training(self, X, y, sample_weight, classes=classes))
+                self._first_fit(self._read_table(X, y, sample_weight, as_it_is, classes=classes), as_it_is)
             else:
                 if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
                     raise InputError(
                         f"classes={np.asarray(classes).tolist()} differ from those of the first call, "
                         f"{self.classes_.tolist()}; leave them out, or start again with fit."
                     )
-                self._update(read_training(self, X, y, sample_weight, classes=self.classes_, reset=False))
+                self._update(self._read_table(X, y, sample_weight, as_it_is, classes=self.classes_, reset=False))
         return self
 
     def certify(
@@ -191,13 +235,13 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         """Refuse what the ways other than Laplace's cannot do."""
         check_inference(self.inference, self.prior, self.solver, self.label_noise)
 
-    def _first_fit(self, table: Table) -> None:
+    def _first_fit(self, table: AnyTable, walk: Walk) -> None:
         likelihood: Any = self._likelihood_for(len(table.classes))
         check_rows(self.inference, table.weight, likelihood)
         noise = read_noise(self.label_noise, softmax=isinstance(likelihood, Categorical))
         if noise is not None:
             likelihood = with_noise(likelihood, noise.flips)
-        training = table.training(likelihood)
+        training = recorded(table.training(likelihood), walk, self.n_jobs)
         problem = self._problem(likelihood, training)
         search = self._search(stochastic=self.solver == "sgd")
         learnt = self._learn(problem, noise, search)
@@ -218,7 +262,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
             return learn_with_noise(problem, self.prior, noise.belief, search)
         return learn(problem, self.prior, search)
 
-    def _update(self, table: Table) -> None:
+    def _update(self, table: AnyTable) -> None:
         check_rows(self.inference, table.weight, self._likelihood)
         training = table.training(self._likelihood)
         problem = self._next_problem(training)
@@ -244,7 +288,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
     def _draws_rng(self) -> np.random.Generator:
         return generator(DRAWS_SEED if self.random_state is None else self.random_state)
 
-    def _keep_weights(self, learnt: Learnt, frame: Frame, training: Training) -> None:
+    def _keep_weights(self, learnt: Learnt, frame: Frame, training: AnyTraining) -> None:
         if learnt.status.good and self._log_evidence + learnt.result.log_evidence > ROUNDING:
             learnt = learnt._replace(status=Status.EVIDENCE_ABOVE_ZERO)  # a probability of labels is at most one
         first = self._n_rows == 0
@@ -299,6 +343,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     # --- prediction --------------------------------------------------------------------------------------------
 
+    @lazily(probabilities)
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K), averaged over the posterior (at the estimate when prior is None).
 
@@ -312,6 +357,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         log_proba = predictive.plug_in if self.prior_ is None else predictive.log_proba
         return rows.map(lambda part: log_proba(posterior.scores(part.X)))
 
+    @lazily(intervals)
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
         """Equal-tailed credible interval of the probability.
 

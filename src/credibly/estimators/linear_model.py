@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
 from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
 from credibly.estimators.drift import Drift
 from credibly.estimators.exporting import ExportMixin
+from credibly.estimators.lazily import latent, lazily
 from credibly.estimators.learning import check_prior
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search, posterior_of
+from credibly.estimators.stored import AnyTraining
 from credibly.estimators.summary import Summary, weight_columns
 from credibly.estimators.validation import (
     Training,
-    check_columns,
     check_limits,
     feature_names,
     forget_fit,
@@ -33,11 +33,10 @@ from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.frame import Frame
 from credibly.inference.label_noise import FlipBelief
 from credibly.inference.laplace import Controls
-from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
+from credibly.inference.posterior import Gaussian, Scores, WeightPosterior, WideGaussian
 from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.linalg import is_sparse
 from credibly.numerics.newton import Report, Status, silent
 
 SOFTMAX_BLOCK_ROWS = 256
@@ -81,19 +80,18 @@ class LinearModel(ExportMixin, BaseEstimator):
         seed = int(generator(self.random_state).integers(2**31)) if stochastic else None
         return Search(Controls(self.tol, self.max_iter, report), seed)
 
-    def _problem(self, likelihood: AnyLikelihood, training: Training) -> Problem:
+    def _problem(self, likelihood: AnyLikelihood, training: AnyTraining) -> Problem:
         """The problem of a first fit: columns are described, and the frame is set."""
         rows, names = training.rows(self.n_jobs), feature_names(self)
-        columns = describe(rows)
-        check_columns(columns, training.X, names)
-        frame = Frame.of(columns, intercept=self.fit_intercept, sparse=is_sparse(training.X))
-        shape = WeightShape(training.X.shape[1], n_outputs(likelihood), self.fit_intercept)
+        columns = training.described(rows, names)
+        frame = Frame.of(columns, intercept=self.fit_intercept, sparse=training.sparse)
+        shape = WeightShape(training.n_features, n_outputs(likelihood), self.fit_intercept)
         return Problem(likelihood, rows.through(frame.design), rows, frame, columns, shape, names)
 
-    def _next_problem(self, training: Training) -> Problem:
+    def _next_problem(self, training: AnyTraining) -> Problem:
         """The problem of an update: the frame of the first fit stays."""
         frame, names, rows = self.posterior_.frame, feature_names(self), training.rows(self.n_jobs)
-        check_columns(describe(rows), training.X, names)
+        training.described(rows, names)
         return Problem(self._likelihood, rows.through(frame.design), rows, frame, self._columns, self._shape, names)
 
     def _start_keeping(self, problem: Problem, learnt: Learnt) -> None:
@@ -107,7 +105,7 @@ class LinearModel(ExportMixin, BaseEstimator):
             one = self.prior == "empirical" and learnt.prior_scale.size == 1
             self.prior_scale_ = float(learnt.prior_scale[0]) if one else learnt.prior_scale
 
-    def _keep(self, learnt: Learnt, frame: Frame, training: Training) -> None:
+    def _keep(self, learnt: Learnt, frame: Frame, training: AnyTraining) -> None:
         """Turn what was learnt into fitted attributes, and a bad status into one warning."""
         result = learnt.result
         self.posterior_ = posterior_of(learnt, frame)
@@ -116,7 +114,7 @@ class LinearModel(ExportMixin, BaseEstimator):
         self._log_evidence += result.log_evidence
         self.log_likelihood_ += result.log_likelihood
         # One fit's rows serve tests and robust covariances; after an update they would be those of the last part only.
-        self._training = training if self._n_rows == 0 else None
+        self._training = training if self._n_rows == 0 and isinstance(training, Training) else None
         self._fingerprint = result.log_likelihood if self._n_rows == 0 else None
         self._n_rows += training.n_counted
         if not learnt.status.good:
@@ -195,6 +193,8 @@ class LinearModel(ExportMixin, BaseEstimator):
         prior, q = self._first_prior, self.posterior_.gaussian
         if prior is None:
             return float(max(1, self._shape.n_outputs - 1) * self._shape.per_output)
+        if isinstance(q, WideGaussian):
+            return q.effective_parameters
         if isinstance(prior, Gaussian):
             kept = q.precision.half_solve(prior.precision.factor)
             return float(q.mean.size - (kept**2).sum())
@@ -266,6 +266,7 @@ class LinearModel(ExportMixin, BaseEstimator):
 
     # --- prediction --------------------------------------------------------------------------------------------
 
+    @lazily(lambda model: latent(model._shape.n_outputs))
     def predict_latent(self, X: ArrayLike) -> Scores:
         """Mean and variance of the score: (n,), (n,); K weight vectors: (n, K), (n, K, K)."""
         rows = self._design(X)

@@ -40,8 +40,9 @@ def rows_of_fit(model: LinearModel, what: str) -> Training:
     training: Training | None = getattr(model, "_training", None)
     if training is None:
         raise NoRowsError(
-            f"{what} needs the rows of the fit, which this model no longer has: partial_fit does not keep them, and a "
-            "saved or copied model holds none. Fit again with fit(X, y)."
+            f"{what} needs the rows of the fit, which this model no longer has: partial_fit does not keep them, nor "
+            "does a fit to files, to a cluster or with resume=, and a saved or copied model holds none. Fit again with "
+            "fit(X, y) on rows in memory."
         )
     return training
 

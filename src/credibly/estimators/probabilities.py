@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from credibly.decisions import REJECT, least_cost
 from credibly.errors import InputError
 from credibly.estimators.formulas import FormulaMixin
+from credibly.estimators.lazily import labels, lazily, probabilities
+from credibly.estimators.outputs import PredictToMixin
 from credibly.estimators.reporting import ReportMixin
 from credibly.estimators.validation import read_labels
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -18,7 +20,7 @@ from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import AnyArray, Array
 
 
-class ProbabilityMixin(FormulaMixin, ReportMixin):
+class ProbabilityMixin(PredictToMixin, FormulaMixin, ReportMixin):
     """Labels, probabilities and decisions from `predict_log_proba` and `classes_`."""
 
     classes_: AnyArray
@@ -27,10 +29,12 @@ class ProbabilityMixin(FormulaMixin, ReportMixin):
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K)."""
 
+    @lazily(probabilities)
     def predict_proba(self, X: ArrayLike) -> Array:
         """p(class | x), (n, K): the exponential of `predict_log_proba`."""
         return np.exp(self.predict_log_proba(X))
 
+    @lazily(labels)
     def predict(self, X: ArrayLike) -> AnyArray:
         """The most probable class of every row."""
         codes = self.predict_log_proba(X).argmax(axis=1)
@@ -80,6 +84,7 @@ class LabelNoiseMixin(ProbabilityMixin):
     label_noise_: Any
     label_noise_std_: Any
 
+    @lazily(probabilities)
     def predict_recorded_proba(self, X: ArrayLike) -> Array:
         """Probabilities of the label that would be written down, (n, K): those of the true class, flipped.
 

@@ -1,12 +1,15 @@
 """Targets of a regression as a user gives them: counts, proportions, offsets, exposures, checked once."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from credibly.data.source import Block, Rows, Stored, add
 from credibly.errors import InputError
+from credibly.estimators.stored import AnyTraining, StoredTraining, first_pass, read_names
 from credibly.estimators.validation import (
     LARGEST,
     SMALLEST,
@@ -20,13 +23,13 @@ from credibly.estimators.validation import (
 from credibly.model.likelihoods.family_base import Family
 from credibly.model.likelihoods.links import Link, Log
 from credibly.model.likelihoods.proportions import Binomial
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 
 
 class Targets(NamedTuple):
     """Training rows, and what the log-likelihood has that does not depend on the weights."""
 
-    training: Training
+    training: AnyTraining
     log_constant: float  # binomial coefficients
 
 
@@ -65,6 +68,40 @@ def read_targets(
     if weight is not None and not weight.all():
         check_finite(X, feature_names(estimator))
     return Targets(Training(X, y, weight, offset), constant)
+
+
+def read_stored_targets(
+    estimator: BaseEstimator, family: Family, rows: Rows, source: Stored, *, reset: bool = True
+) -> Targets:
+    """Columns and targets of rows that are not in memory, in one pass, or an error that names the place."""
+    read_names(estimator, source, reset=reset)
+    names = source.names
+    rows = rows.encoded(_as_floats)
+    columns, n_counted, (constant,) = first_pass(rows, names, partial(_block_constant, family=family), add)
+    training = StoredTraining(rows, len(names), n_counted, sparse=False, columns=columns)
+    return Targets(training, float(constant))
+
+
+def _as_floats(y: AnyArray) -> AnyArray:
+    try:
+        return np.asarray(y, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"The target holds what is no number ({error}); for labels use a classifier.") from error
+
+
+def _block_constant(block: Block, family: Family) -> tuple[float]:
+    """Check the targets of a block; log binomial coefficients."""
+    y = np.asarray(block.y, dtype=float)
+    try:
+        if not np.isfinite(y).all():
+            raise InputError("the target is NaN, missing or infinite in some rows; drop those.")
+        _check_magnitude(y)
+        if isinstance(family, Binomial):
+            return (_proportions(family, y, block.weight)[2],)
+        family.check_targets(y)
+    except InputError as error:
+        raise InputError(f"{block.where}: {error}") from error
+    return (0.0,)
 
 
 def _check_magnitude(y: Array) -> None:

@@ -16,13 +16,14 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from credibly.data.columns import Columns
-from credibly.data.source import MemoryRows
+from credibly.data.columns import Columns, describe
+from credibly.data.lazy import is_dask
+from credibly.data.source import Code, MemoryRows, Rows, Stored
 from credibly.errors import InputError, NewClassError
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.linalg import DesignMatrix
+from credibly.numerics.linalg import DesignMatrix, is_sparse
 
 LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
 MOST_NAMED = 5
@@ -45,6 +46,22 @@ class Training(NamedTuple):
         """Rows to walk over."""
         return MemoryRows(self.X, self.y, self.weight, threads=n_threads(n_jobs), offset=self.offset)
 
+    def described(self, rows: Rows, names: Sequence[str]) -> Columns:
+        """Means, spreads and extremes of the columns, checked."""
+        columns = describe(rows)
+        check_columns(columns, self.X, names)
+        return columns
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns."""
+        return int(self.X.shape[1])
+
+    @property
+    def sparse(self) -> bool:
+        """Whether zeros must stay zeros."""
+        return is_sparse(self.X)
+
     @property
     def n_counted(self) -> int:
         """How many rows count."""
@@ -63,6 +80,10 @@ class Table(NamedTuple):
         """Rows to learn from, with codes as the likelihood reads them: numbers 0 and 1, or indices of classes."""
         y = self.codes.astype(float) if isinstance(likelihood, Likelihood) else self.codes
         return Training(self.X, y, self.weight, None)
+
+    def recoded(self, code: Code) -> Training:
+        """Rows to learn from, with numbers made of the codes."""
+        return Training(self.X, code(self.codes), self.weight, None)
 
 
 @contextmanager
@@ -169,8 +190,18 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
         refuse_not_finite(X, names)
 
 
+def is_stored(X: Any) -> bool:
+    """Whether these rows are not in memory."""
+    return isinstance(X, Stored) or is_dask(X)
+
+
 def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse: bool = True, **more: Any) -> Any:
     """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
+    if is_stored(X):
+        raise InputError(
+            f"{type(X).__name__} is not in memory, which is not possible here. Models that learn by sums take it in "
+            "fit (linear models, GLMs, generative models); predictions of files go to a file, predict_to(rows, path)."
+        )
     refuse_text(X)
     if issparse(X) and not sparse:
         raise InputError(
@@ -294,10 +325,10 @@ def _refuse_text_array(X: Any) -> None:
         raise InputError(f"X is an array of strings; expected numbers. {ENCODE}")
 
 
-def check_columns(columns: Columns, X: DesignMatrix, names: Sequence[str]) -> None:
-    """Refuse what is not finite, and magnitudes whose squares leave floating point."""
+def check_columns(columns: Columns, X: DesignMatrix | None, names: Sequence[str]) -> None:
+    """Refuse what is not finite (if that is not known yet: X), and magnitudes whose squares leave floating point."""
     extreme = np.maximum(np.abs(columns.low), np.abs(columns.high))
-    if not np.isfinite(extreme).all():
+    if X is not None and not np.isfinite(extreme).all():
         refuse_not_finite(X, names)
     tiny = ~columns.constant & (columns.high - columns.low < SMALLEST)
     for wrong, what in (
@@ -311,8 +342,8 @@ def check_columns(columns: Columns, X: DesignMatrix, names: Sequence[str]) -> No
             )
 
 
-def refuse_not_finite(X: DesignMatrix, names: Sequence[str]) -> None:
-    """Raise with the names of the columns that hold NaN or infinity, if any does."""
+def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "") -> None:
+    """Raise with the names of the columns that hold NaN or infinity, and the part of the data, if any does."""
     found = []
     for what, is_bad in (("NaN", np.isnan), ("infinity (inf)", np.isinf)):
         if isinstance(X, csr_array):
@@ -323,9 +354,11 @@ def refuse_not_finite(X: DesignMatrix, names: Sequence[str]) -> None:
         if bad.any():
             found.append(f"{what} in column {named(np.asarray(names)[bad])}")
     if found:
+        place = f" ({where})" if where else ""
         raise InputError(
-            f"X contains {' and '.join(found)}. This model needs finite numbers: drop or impute those cells. "
-            "(Generative models, NaiveBayes and LinearDiscriminant, take missing cells as they are.)"
+            f"X contains {' and '.join(found)}{place}. This model needs finite numbers: drop or impute those cells. "
+            f"({'NaiveBayes takes' if where else 'Generative models, NaiveBayes and LinearDiscriminant, take'} missing "
+            "cells as they are.)"
         )
 
 

@@ -12,6 +12,7 @@ from credibly.estimators.gaussian_process_results import GaussianProcessResults
 from credibly.estimators.validation import feature_names, n_threads, read_training
 from credibly.export.drawn import RowDraws, Sampled, Variable, check_size, class_names, draw_classes, draw_codes
 from credibly.inference.function_posterior import LOST, FunctionPosterior
+from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.targets import row_log_prob
 from credibly.model.likelihoods import Likelihood
@@ -80,7 +81,7 @@ def _wanted(model: GaussianProcessResults, X: ArrayLike | None, y: ArrayLike | N
 
 def _check_rows(model: GaussianProcessResults, wanted: Wanted) -> None:
     """Latents are drawn together, by a root of their covariance."""
-    n_values, limit = len(wanted.X) * model._plan.n_functions, max(int(model.max_n), len(model._codes))
+    n_values, limit = len(wanted.X) * model._plan.n_functions, max(int(model.max_n), model._n_square)
     if n_values > limit:
         raise InputError(
             f"to_arviz draws {n_values} latents together ({len(wanted.X)} rows × {model._plan.n_functions} functions); "
@@ -88,9 +89,11 @@ def _check_rows(model: GaussianProcessResults, wanted: Wanted) -> None:
         )
 
 
-def _latents(posterior: FunctionPosterior, wanted: Wanted, rng: np.random.Generator, size: int) -> Array:
+def _latents(
+    posterior: FunctionPosterior | InducingPosterior, wanted: Wanted, rng: np.random.Generator, size: int
+) -> Array:
     """Draws of the function at the rows, (S, n, C)."""
-    if not wanted.fitted:
+    if not wanted.fitted or isinstance(posterior, InducingPosterior):
         return posterior.sample(rng, wanted.X, size)
     K = tuple(kernel(posterior.X) for kernel in posterior.kernels)  # white noise belongs to its own row
     gaussian = posterior.gaussian
@@ -99,7 +102,9 @@ def _latents(posterior: FunctionPosterior, wanted: Wanted, rng: np.random.Genera
     return np.asarray(mean.reshape(len(wanted.X), -1) + _shaped(rng, root, size, len(wanted.X)))
 
 
-def _prior_latents(posterior: FunctionPosterior, wanted: Wanted, rng: np.random.Generator, size: int) -> Array:
+def _prior_latents(
+    posterior: FunctionPosterior | InducingPosterior, wanted: Wanted, rng: np.random.Generator, size: int
+) -> Array:
     """Draws of the function before any label, (S, n, C)."""
     n_functions = posterior.mean.shape[1] if posterior.mean.ndim > 1 else 1
     kernels = posterior.kernels * (n_functions if len(posterior.kernels) == 1 else 1)

@@ -77,10 +77,6 @@ class SiteLatents(SiteState):
         """Means and variances of the latents at the training rows."""
         return Scores(self.mean, self.variance)
 
-    def effective_parameters(self) -> float:
-        """tr(Σ T)."""
-        return float(self.sites.tau @ self.variance)
-
 
 def expectation_propagation(
     problem: Latents, start: Array | None = None, controls: Controls = Controls()

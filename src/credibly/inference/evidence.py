@@ -21,25 +21,46 @@ from credibly.data.source import Block, Rows, add
 from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
 from credibly.inference.objective import Objective, score
 from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.inference.scale_search import (
+    AT_BOUND,
+    LOG_BOUNDS,
+    MOST_SETTLED,
+    STEEP,
+    Evidence,
+    best_of_scan,
+    climbed,
+    polished,
+    root_uphill,
+    search_status,
+    settled,
+)
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, block_diagonal
 from credibly.numerics.newton import Status
+from credibly.numerics.quasi_newton import Start
 
-LOG_BOUNDS = (float(np.log(1e-3)), float(np.log(1e3)))
-MOST_SETTLED = 30  # scales; each needs a fit of its own
+__all__ = [
+    "AT_BOUND",
+    "INTERCEPT_SCALE",
+    "LOG_BOUNDS",
+    "STEEP",
+    "Maximum",
+    "ScaledPriors",
+    "curvature_slope_sum",
+    "evidence_gradient",
+    "maximise_evidence",
+]
+
 PLATEAU = 0.1  # scales below that hardly move a score,
 FAINT = 0.3  # nor do scales below that share of a column's standard error
-PLATEAU_STEP = 0.1  # in θ: on the plateau the gradient grows by e^0.2 over it
-POLISHING_STEPS = 4
-TIDYING_ROUNDS = 4
-GRADIENT_GOAL = 1e-10
-STEEP = 1e-3  # nats per unit of log scale: a thousandth of what a person would call a difference
-AT_BOUND = 1e-8
 REMEMBERED = 8  # evaluations: searches come back to their last points
-DIFFERENCE = 1e-5  # forward differences: relative error 1e-5, so every step gains five digits
+MOST_QUADRATICS = 6
+UPHILL = 1e-6  # nats that a step may lose to rounding
+SMALL = 1e-9  # nats per unit of log scale: scales are known to a billionth;
+SMALL_OF_MANY = 1e-4  # where there are so many that the search does not polish them
 INTERCEPT_SCALE = 10.0  # of the intercept at the column means
 
 
@@ -80,16 +101,15 @@ class ScaledPriors:
         stacked = block_diagonal(precision, self.n_outputs)
         return Gaussian(np.zeros(len(stacked)), PSD.of(stacked, "the prior precision"))
 
+    def plateau(self, information: Array) -> Array:
+        """log of the scales below which a column has all but dropped out: the more the rows tell, the smaller."""
+        largest = np.zeros(self.n_scales)
+        np.maximum.at(largest, self.group, self.per_slope(np.diag(information)).max(axis=0))
+        return np.log(np.minimum(PLATEAU, FAINT / np.sqrt(np.maximum(largest, np.finfo(float).tiny))))
+
     def per_slope(self, weights: Array) -> Array:
         """The slopes' part of a flat vector of weights, (K, d)."""
         return weights.reshape(self.n_outputs, -1)[:, : self.group.size]
-
-
-class Evidence(NamedTuple):
-    """A Laplace fit at some scales, and the derivative of its log evidence in θ."""
-
-    result: InferenceResult
-    gradient: Array  # (G,)
 
 
 @singledispatch
@@ -123,7 +143,8 @@ def curvature_slope_sum(likelihood: AnyLikelihood, rows: Rows, posterior: Gaussi
     """c: how log det A moves when the mode does, in one pass over the rows."""
 
     def block(part: Block) -> tuple[Array | float, ...]:
-        return (score(part.X, curvature_slopes(likelihood, part, posterior)),)
+        rows = part.counted
+        return (score(rows.X, curvature_slopes(likelihood, rows, posterior)),)
 
     return np.asarray(rows.sum(block, add)[0])
 
@@ -140,10 +161,13 @@ def evidence_gradient(objective: Objective, priors: ScaledPriors, theta: Array, 
     ----------
     RW06 eq. 5.22–5.24, in weight space.
     """
+    return _gradient(priors, theta, posterior, curvature_slope_sum(objective.likelihood, objective.rows, posterior))
+
+
+def _gradient(priors: ScaledPriors, theta: Array, posterior: Gaussian, c: Array) -> Array:
     tau = priors.slope_precision(theta)
     w = priors.per_slope(posterior.mean)
     variance = priors.per_slope((posterior.precision.inverse_root**2).sum(axis=0))
-    c = curvature_slope_sum(objective.likelihood, objective.rows, posterior)
     moved = priors.per_slope(posterior.precision.solve(c))
     terms = (tau * (w**2 + variance - w * moved) - 1).sum(axis=0)
     return np.bincount(priors.group, weights=terms, minlength=priors.n_scales).astype(float)
@@ -163,20 +187,22 @@ class _EvidenceSurface:
     def __init__(
         self, objective: Objective, priors: ScaledPriors, controls: Controls, start: Array | None = None
     ) -> None:
-        self.objective, self.priors, self.controls = objective, priors, controls
-        self.mode = start
+        self.objective, self.priors, self.controls, self.start = objective, priors, controls, start
+        self.last: tuple[Array, InferenceResult] | None = None  # θ and the fit there
         self.status = Status.CONVERGED  # of the worst fit so far: a search led by one that stopped early is not done
         self.seen: dict[bytes, Evidence] = {}
+
+    @property
+    def large(self) -> bool:
+        """Whether passes over the rows are dear, and one maximum is worth finding."""
+        return self.objective.rows.n_rows >= MANY_ROWS
 
     @cached_property
     def plateau(self) -> Array:
         """log of the scales below which a column has all but dropped out: the more rows, the smaller."""
-        prior = self.priors.prior(np.zeros(self.priors.n_scales))
-        total = self(np.zeros(self.priors.n_scales)).result.posterior.precision.matrix - prior.precision.matrix
-        information = self.priors.per_slope(np.diag(total)).max(axis=0)
-        largest = np.zeros(self.priors.n_scales)
-        np.maximum.at(largest, self.priors.group, information)
-        return np.log(np.minimum(PLATEAU, FAINT / np.sqrt(np.maximum(largest, np.finfo(float).tiny))))
+        zeros = np.zeros(self.priors.n_scales)
+        total = self(zeros).result.posterior.precision.matrix - self.priors.prior(zeros).precision.matrix
+        return self.priors.plateau(total)
 
     def __call__(self, theta: Array) -> Evidence:
         key = theta.tobytes()
@@ -189,13 +215,50 @@ class _EvidenceSurface:
     def _evaluate(self, theta: Array) -> Evidence:
         prior = self.priors.prior(theta)
         objective = replace(self.objective, prior=prior)
-        start = sampled_start(objective, prior.mean) if self.mode is None else self.mode
-        result = laplace(objective, start, self.controls)
-        self.mode = result.posterior.mean
+        result = laplace(objective, self._start(objective, prior), self.controls)
+        self.last = theta, result
         if not result.solution.status.good:
             self.status = result.solution.status
-        gradient = evidence_gradient(objective, self.priors, theta, result.posterior)
-        return Evidence(result, gradient)
+        c = curvature_slope_sum(objective.likelihood, objective.rows, result.posterior)
+        return Evidence(result, _gradient(self.priors, theta, result.posterior, c), c)
+
+    def _start(self, objective: Objective, prior: Gaussian) -> Start | Array:
+        """The last mode, and where passes are dear, what the last fit tells of gradient and Hessian there."""
+        if self.last is None:
+            return sampled_start(objective, prior.mean if self.start is None else self.start)
+        theta, (posterior, _, _, solution) = self.last
+        if not (self.large and objective.log_concave):
+            return posterior.mean
+        before = self.priors.prior(theta)
+        hessian = posterior.precision.matrix - before.precision.matrix + prior.precision.matrix
+        gradient = prior.pull(posterior.mean) - before.pull(posterior.mean)
+        metric = PSD.of(hessian, "the posterior precision")
+        return Start(posterior.mean, metric, posterior.mean, gradient, solution.bend)
+
+
+class _QuadraticSurface:
+    """Evidence and gradient as if the log likelihood were the quadratic it is near a mode: no pass over the rows.
+
+    Both are exact at the scales where the quadratic was taken. The likelihood's curvature is that at the mode; what its
+    determinant does when the mode moves is kept to first order, by c.
+    """
+
+    def __init__(self, priors: ScaledPriors, theta: Array, at: Evidence) -> None:
+        posterior, before = at.result.posterior, priors.prior(theta)
+        self.priors, self.at, self.w = priors, at, posterior.mean
+        self.information = posterior.precision.matrix - before.precision.matrix
+        self.pull = before.pull(self.w)  # at a mode the gradient of the log likelihood
+        self.plateau = priors.plateau(self.information)
+
+    def __call__(self, theta: Array) -> Evidence:
+        prior, c = self.priors.prior(theta), self.at.curvature_slope
+        A = PSD.of(self.information + prior.precision.matrix, "the posterior precision")
+        q = Gaussian(A.solve(self.information @ self.w + self.pull), A)
+        moved = q.mean - self.w
+        log_likelihood = self.at.result.log_likelihood + moved @ (self.pull - self.information @ moved / 2)
+        log_evidence = log_likelihood + prior.logpdf(q.mean) - q.logpdf(q.mean) - c @ moved / 2
+        result = InferenceResult(q, float(log_evidence), float(log_likelihood), self.at.result.solution)
+        return Evidence(result, _gradient(self.priors, theta, q, c), c)
 
 
 def maximise_evidence(
@@ -204,146 +267,45 @@ def maximise_evidence(
     """Find the prior scales of highest Laplace evidence within [1e-3, 1e3].
 
     One scale: the root of the exact gradient, bracketed by walking uphill from the best of a coarse scan. Several:
-    L-BFGS-B from 1, which finds a maximum but not always the highest. The fit returned is the one at the scales
+    L-BFGS-B from 1, which finds a maximum but not always the highest. With many rows both walk over quadratics instead,
+    each taken where the last search ended, until the exact gradient agrees. The fit returned is the one at the scales
     returned: mode, curvature and evidence belong together. However a search ended, the gradient there decides what is
     said of it. A `start` for the weights chooses among several modes.
     """
     surface = _EvidenceSurface(objective, priors, controls, start)
-    if priors.n_scales == 1:
-        theta = _uphill_root(surface, _best_of_scan(surface))
-    else:
-        theta = _settled(surface, _quasi_newton(surface, np.zeros(priors.n_scales)))
+    theta = _searched(surface)
     final = surface(theta)
-    status = _search_status(theta, final.gradient) if surface.status.good else surface.status
+    status = search_status(theta, final.gradient) if surface.status.good else surface.status
     if status is Status.CONVERGED:
         status = final.result.solution.status
     return Maximum(theta, final.result, status)
 
 
-def _search_status(theta: Array, gradient: Array) -> Status:
-    """Whether the evidence is at a maximum: no slope left, but outwards at a bound."""
-    low, high = (np.abs(theta - bound) < AT_BOUND for bound in LOG_BOUNDS)
-    rising = np.where(low, gradient > STEEP, np.where(high, gradient < -STEEP, np.abs(gradient) > STEEP))
-    if rising.any():
-        return Status.SCALES_NOT_FOUND
-    return Status.SCALE_AT_BOUND if (low | high).any() else Status.CONVERGED
-
-
-def _best_of_scan(surface: _EvidenceSurface) -> float:
-    """The best of seven scales from 0.001 to 1000: the evidence may have several maxima. Many rows leave it one."""
-    if surface.objective.rows.n_rows >= MANY_ROWS:
-        return 0.0
-    scales = [0.0, *(float(sign * step * np.log(10)) for sign in (-1, 1) for step in (1, 2, 3))]
-    return max(scales, key=lambda theta: surface(np.array([theta])).result.log_evidence)
-
-
-def _uphill_root(surface: _EvidenceSurface, start: float) -> Array:
-    from scipy.optimize import brentq
-
-    def slope(theta: float) -> float:
-        return float(surface(np.array([theta])).gradient[0])
-
-    low = high = float(np.clip(start, *LOG_BOUNDS))
-    here = slope(high)
-    if abs(here) <= GRADIENT_GOAL:
-        return np.array([high])
-    step = np.copysign(1.0, here)
-    while True:
-        low, high = high, float(np.clip(high + step, *LOG_BOUNDS))
-        if slope(high) * here < 0:
-            return np.array([brentq(slope, low, high, xtol=1e-9)])
-        if high in LOG_BOUNDS:
-            return np.array([high])
-
-
-def _quasi_newton(surface: _EvidenceSurface, start: Array) -> Array:
-    from scipy.optimize import minimize
-
-    def objective(theta: Array) -> tuple[float, Array]:
-        at = surface(theta)
-        return -at.result.log_evidence, -at.gradient
-
-    found = minimize(
-        objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[LOG_BOUNDS] * len(start),
-        options={"ftol": 1e-12, "gtol": 1e-6, "maxiter": 500},
-    )
-    return np.asarray(found.x)
-
-
-def _settled(surface: _EvidenceSurface, theta: Array) -> Array:
-    """Free the answer from where the search happened to stop.
-
-    As a scale s → 0 its column drops out and d log Z/dθ falls like s²: a search by gradients stops anywhere on that
-    plateau, and where depends on rounding. So what is on the plateau is switched off, the rest polished; then the
-    column whose return would raise the evidence most is let in again, until there is none (as Tipping & Faul 2003).
-    """
-    if len(theta) > MOST_SETTLED:
+def _searched(surface: _EvidenceSurface) -> Array:
+    theta, found = np.zeros(surface.priors.n_scales), False
+    if surface.large and surface.objective.likelihood.log_concave:
+        theta, found = _over_quadratics(surface, theta)
+    if found:
         return theta
-    theta = _tidied(surface, theta)
-    for _ in range(len(theta)):
-        at = surface(theta)
-        better = _woken(surface, theta, at)
-        if better is None:
-            break
-        theta = better
-    return theta
+    if surface.priors.n_scales == 1:
+        return root_uphill(surface, theta[0] if surface.large else best_of_scan(surface))
+    return settled(surface, climbed(surface, theta))
 
 
-def _woken(surface: _EvidenceSurface, theta: Array, at: Evidence) -> Array | None:
-    """A column that is switched off let in again, the one with the strongest pull first, where that helps."""
-    pull = np.where(theta == LOG_BOUNDS[0], at.gradient, 0.0)
-    for j in np.argsort(-pull)[: np.count_nonzero(pull > 0)]:
-        woken = np.where(np.arange(len(theta)) == j, surface.plateau, theta)
-        woken = _tidied(surface, _quasi_newton(surface, woken))
-        if surface(woken).result.log_evidence > at.result.log_evidence:
-            return woken
-    return None
-
-
-def _tidied(surface: _EvidenceSurface, theta: Array) -> Array:
-    """Switch off and polish until neither changes the other's work."""
-    for _ in range(TIDYING_ROUNDS):
-        before, theta = theta, _polished(surface, _switched_off(surface, theta))
-        if not ((theta < surface.plateau) & (theta > LOG_BOUNDS[0]) & (theta != before)).any():
-            break
-    return theta
-
-
-def _switched_off(surface: _EvidenceSurface, theta: Array) -> Array:
-    """Move to the lower bound the scales below which the evidence is a plateau: convex in θ, unlike at a maximum."""
-    gradient = surface(theta).gradient
-    off = theta.copy()
-    for j in np.flatnonzero((theta < surface.plateau) & (theta > LOG_BOUNDS[0])):
-        beside = theta.copy()
-        beside[j] += PLATEAU_STEP
-        growing = surface(beside).gradient[j] * gradient[j] > gradient[j] ** 2
-        if growing or gradient[j] < 0:
-            off[j] = LOG_BOUNDS[0]
-    return off
-
-
-def _polished(surface: _EvidenceSurface, theta: Array) -> Array:
-    """Newton steps on the exact gradient, its derivative by differences; scales at a bound stay there.
-
-    The line search above compares evidences, whose rounding hides gradients below about 1e-6; the gradient itself is
-    known far better, and the answer should not depend on rounding.
-    """
-    for _ in range(POLISHING_STEPS):
-        gradient = surface(theta).gradient
-        free = np.flatnonzero((theta > LOG_BOUNDS[0]) & (theta < LOG_BOUNDS[1]))
-        if not free.size or np.abs(gradient[free]).max() < GRADIENT_GOAL:
-            break
-        shifted = theta + DIFFERENCE * np.eye(len(theta))[free]
-        jacobian = np.array([surface(point).gradient[free] - gradient[free] for point in shifted]) / DIFFERENCE
-        proposal = theta.copy()
-        # Least squares: a column that is constant, or there twice, leaves its scale undetermined.
-        proposal[free] -= np.linalg.lstsq(jacobian.T, gradient[free], rcond=1e-10)[0]
-        proposal = np.clip(proposal, *LOG_BOUNDS)
-        if np.linalg.norm(surface(proposal).gradient[free]) > np.linalg.norm(gradient[free]):
-            break
-        theta = proposal
-    return theta
+def _over_quadratics(surface: _EvidenceSurface, theta: Array) -> tuple[Array, bool]:
+    """Scales, and whether the exact gradient is zero there: two or three fits, however long the search."""
+    at = surface(theta)
+    for _ in range(MOST_QUADRATICS):
+        quadratic = _QuadraticSurface(surface.priors, theta, at)
+        if theta.size == 1:
+            proposal = polished(quadratic, root_uphill(quadratic, theta[0]))
+        else:
+            proposal = settled(quadratic, climbed(quadratic, theta))
+        there = surface(proposal)
+        if there.result.log_evidence < at.result.log_evidence - UPHILL:
+            return theta, False
+        theta, at = proposal, there
+        free = (theta > LOG_BOUNDS[0]) & (theta < LOG_BOUNDS[1])
+        if np.abs(at.gradient[free]).max(initial=0.0) <= (SMALL if theta.size <= MOST_SETTLED else SMALL_OF_MANY):
+            return theta, True
+    return theta, False

@@ -5,19 +5,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import Block
+from credibly.data.source import Block, MemoryRows
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Report, Solution, Status, newton, silent
+from credibly.numerics.newton import Local, Report, Solution, Status, newton, silent
+from credibly.numerics.quasi_newton import Passes, Start, quasi_newton
 from credibly.numerics.sgd import averaged_sweep
 
-MANY_ROWS = 40_000  # from here on every pass counts: Newton starts from the mode of a sample
+MANY_ROWS = 40_000  # from here on every pass counts, and one mode is worth finding
+MANY_NUMBERS = 300_000  # rows times weights from which on the search starts from the mode of a sample:
 SAMPLE_SHARE = 20  # one row in twenty,
-SAMPLE_ROWS_PER_WEIGHT = 20  # but at least so many for each weight
-MOST_GRADIENT_STEPS = 3
-NEAR_ENOUGH = 2.0  # squared decrement before a step that shrinks it a thousandfold: Newton does the rest in two passes
+ROWS_PER_WEIGHT = 20  # but at least so many for each weight,
+MOST_NUMBERS = 10_000_000  # at most so many numbers: 80 megabytes,
+SAMPLE_GROWTH = (4, 16)  # and so many times more rows where
+HONEST = 3  # nats of loss for each weight are not left in the sample: a weight takes half a nat off its own rows
+SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left
+SAMPLE_STEPS = 30
+COLUMNS_PER_PASS = 70  # columns that make a pass with a Gram matrix dearer by one with the gradient alone
+READING = 5.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
 UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
 STEPS_PER_SWEEP = 16  # more are walked in about so many steps at least
@@ -32,7 +40,7 @@ class Controls(NamedTuple):
     report: Report = silent
 
 
-def laplace(objective: Objective, start: Array, controls: Controls = Controls()) -> InferenceResult:
+def laplace(objective: Objective, start: Array | Start, controls: Controls = Controls()) -> InferenceResult:
     r"""Approximate the posterior by the Gaussian at its mode.
 
     .. math:: \log Z \approx \log p(y, \hat w) - \log q(\hat w)
@@ -43,8 +51,8 @@ def laplace(objective: Objective, start: Array, controls: Controls = Controls())
     Parameters
     ----------
     objective : Objective
-    start : (M,) array
-        Where Newton starts.
+    start : (M,) array or Start
+        Where Newton starts; with a matrix near the Hessian there, most steps ask for gradients only.
     controls : Controls
 
     References
@@ -52,15 +60,27 @@ def laplace(objective: Objective, start: Array, controls: Controls = Controls())
     PRML eq. 4.137, 4.142–4.144 (the determinant is of an M×M matrix and M counts weights, not rows: misprint E-38
     of docs/theory.md).
     """
-    solution = newton(
-        objective.expand,
-        start,
-        tol=controls.tol,
-        max_steps=controls.max_steps,
-        confirm=objective.rows.n_rows < UNCONFIRMED_FROM,
-        report=controls.report,
-    )
-    return result_at(objective, solution)
+    return result_at(objective, _search(objective, start, controls))
+
+
+def _search(objective: Objective, start: Array | Start, controls: Controls) -> Solution:
+    tol, max_steps, report = controls
+    if isinstance(start, Start):
+        passes = Passes(objective.expand, objective.gradient, hessian_cost(objective, start.x.size))
+        return quasi_newton(passes, start, tol=tol, max_steps=max_steps, report=report)
+    confirm = objective.rows.n_rows < UNCONFIRMED_FROM
+    return newton(objective.expand, start, tol=tol, max_steps=max_steps, confirm=confirm, report=report)
+
+
+def hessian_cost(objective: Objective, n_weights: int) -> float:
+    """What a pass with the Hessian costs, in passes with the gradient alone: a model of measured times.
+
+    A weighted Gram matrix for every two classes; for rows that are not in memory, reading costs more than either.
+    """
+    K, d = len(objective.contrast), n_weights / objective.contrast.shape[1]
+    in_memory = 1.5 + max(1, K * (K - 1) // 2) * d / COLUMNS_PER_PASS
+    reading = 0.0 if isinstance(objective.rows, MemoryRows) else READING
+    return float(reading + in_memory) / (reading + 1)
 
 
 def result_at(objective: Objective, solution: Solution) -> InferenceResult:
@@ -76,29 +96,60 @@ def result_at(objective: Objective, solution: Solution) -> InferenceResult:
     )
 
 
-def sampled_start(objective: Objective, start: Array) -> Array:
-    """A point near the mode for few passes over many rows.
+def sampled_start(objective: Objective, start: Array) -> Start | Array:
+    """A point near the mode, and a matrix near the Hessian there, from a sample of many rows.
 
-    Newton on a sample of the rows lands some standard deviations away; its Hessian then serves for steps that need the
-    gradient of all rows only.
+    The mode of a sample is some standard deviations away, and its Hessian some per cent off: gradients of all rows do
+    the rest. Few rows, a flat prior (under which rows may be separated) and what is not log-concave are left to Newton.
     """
-    rows = objective.rows
-    size = max(rows.n_rows // SAMPLE_SHARE, SAMPLE_ROWS_PER_WEIGHT * start.size)
-    if objective.prior is None or rows.n_rows < MANY_ROWS or size > rows.n_rows // 2:
-        return start
-    sample = objective.sample(np.random.default_rng(0), size)  # the seed moves only the start, not the mode
-    found = newton(sample.expand, start, tol=1e-2, max_steps=30)
-    x, decrement = found.x, np.inf
-    for _ in range(MOST_GRADIENT_STEPS):
-        gradient = objective.gradient(x)
-        step = found.local.hessian.solve(gradient)
-        last, decrement = decrement, float(gradient @ step)
-        if not decrement < last / 4:  # the sample's Hessian is not good enough: leave the rest to Newton
-            break
-        x = x - step
-        if decrement < NEAR_ENOUGH:
-            break
+    x, n = start, objective.rows.n_rows
+    for size in sample_sizes(objective, start.size):
+        sample = objective.sample(np.random.default_rng(0), size)  # the seed moves only the start, not the mode
+        distance = start.size * n / size  # squared, from the sample's mode to that of all rows, in standard deviations
+        watched = _Watched(sample, x, HONEST * start.size * n / size)
+        try:
+            found = newton(watched.expand, x, tol=SAMPLE_CARE * distance, max_steps=SAMPLE_STEPS)
+        except _OverfittedSample:
+            x = watched.x
+            continue
+        return Start(found.x, found.local.hessian, retreat=start)
     return x
+
+
+def sample_sizes(objective: Objective, n_weights: int) -> list[int]:
+    """How many rows a sample has, and larger ones in case its rows are all but separated; none where Newton is as fast.
+
+    Rows that are not in memory are sampled once: every sample is a pass.
+    """
+    n, outputs = objective.rows.n_rows, objective.contrast.shape[1]
+    needed = ROWS_PER_WEIGHT * n_weights // min(2, outputs)  # a row tells of two classes, or more
+    few = n < UNCONFIRMED_FROM or n * n_weights < MANY_NUMBERS or n < needed
+    if few or objective.prior is None or not objective.log_concave:
+        return []
+    most = min(n // 2, max(needed, MOST_NUMBERS * outputs // n_weights))
+    size = min(most, max(needed, n // SAMPLE_SHARE))
+    larger = isinstance(objective.rows, MemoryRows)
+    return sorted({size, *(min(most, size * grown) for grown in SAMPLE_GROWTH if larger)})
+
+
+class _OverfittedSample(Exception):
+    """A sample's rows are all but separated: its mode is no guide to that of all rows."""
+
+
+class _Watched:
+    """The objective of a sample, which stops the search where labels are fitted so well that it cannot be true."""
+
+    def __init__(self, sample: Objective, x: Array, least_loss: float) -> None:
+        labels = not isinstance(sample.likelihood, Likelihood) or sample.likelihood.two_labels
+        self.sample, self.x, self.least_loss = sample, x, least_loss if labels else -np.inf
+
+    def expand(self, x: Array) -> Local:
+        """As the sample's own."""
+        local = self.sample.expand(x)
+        if local.value + self.sample.log_prior(x) < self.least_loss:
+            raise _OverfittedSample
+        self.x = x
+        return local
 
 
 def stochastic_gradient(

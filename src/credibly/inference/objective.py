@@ -10,6 +10,7 @@ f     scores ZWᵀ                                                      (n,) or 
 ====  ==============================================================  ==================
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, singledispatch
 from typing import NamedTuple, Protocol
@@ -19,9 +20,13 @@ import numpy as np
 from credibly.data.source import Block, MemoryRows, Rows, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.frame import Frame
-from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
+from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood
+from credibly.model.likelihoods.families import Poisson
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, ThresholdForm
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical, NoisyExpansion
+from credibly.model.likelihoods.links import Log
+from credibly.model.likelihoods.proportions import Bernoulli
 from credibly.numerics import fused
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, weighted_gram
@@ -52,8 +57,10 @@ class PriorDensity(Protocol):
         """A positive definite matrix to use where `curvature` is not."""
 
 
-MOST_FUSED_WEIGHTS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
-FUSED_BLOCK_ROWS = 16_384  # the kernel cuts these into tiles of its own
+MOST_FUSED_COLUMNS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
+MOST_FUSED_WEIGHTS = 2048  # of all classes: a block's information is held for each thread, and added to the others'
+FUSED_NUMBERS = 250_000  # in a block, which the kernel cuts into tiles of its own: a third of a millisecond
+FEWEST_FUSED_ROWS = 2048
 
 
 class Raw(NamedTuple):
@@ -65,7 +72,7 @@ class Raw(NamedTuple):
     @classmethod
     def of(cls, rows: Rows, frame: Frame) -> "Raw":
         """Rows in blocks that suit the kernel."""
-        return cls(rows.in_blocks(FUSED_BLOCK_ROWS), frame)
+        return cls(rows.in_blocks(max(FEWEST_FUSED_ROWS, FUSED_NUMBERS // (frame.center.size + 1))), frame)
 
 
 class RowSlopes(NamedTuple):
@@ -183,27 +190,49 @@ def score(Z: DesignMatrix, grad: Array) -> Array:
 
 
 def _generic(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
-    slopes = row_slopes(likelihood, block, W)
-    return float(slopes.log_prob.sum()), score(block.X, slopes.grad), information(likelihood, block, slopes)
-
-
-def _fused_logit(block: Block, frame: Frame, u: Array) -> Sums:
-    return fused.logit_sums(block.X, block.y, block.weight, frame.center, frame.scale, u, intercept=frame.intercept)
+    rows = block.counted
+    slopes = row_slopes(likelihood, rows, W)
+    return float(slopes.log_prob.sum()), score(rows.X, slopes.grad), information(likelihood, rows, slopes)
 
 
 def _generic_gradient(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
-    return (score(block.X, row_slopes(likelihood, block, W).grad),)
+    rows = block.counted
+    return (score(rows.X, row_slopes(likelihood, rows, W).grad),)
 
 
-def _fused_logit_gradient(block: Block, frame: Frame, u: Array) -> Sums:
-    intercept = frame.intercept
-    return fused.logit_gradient(block.X, block.y, block.weight, frame.center, frame.scale, u, intercept=intercept)[1:]
+def _fused(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
+    return fused.sums(kind, block.counted, frame, W)
 
 
-def compiled_pays(rows: Rows, n_weights: int) -> bool:
+def _fused_gradient(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
+    return fused.gradient(kind, block.counted, frame, W)[1:]
+
+
+@singledispatch
+def compiled_kind(likelihood: AnyLikelihood) -> str | None:
+    """The name of the compiled kernel that gives what this likelihood's `expand` gives, if there is one."""
+    return None
+
+
+compiled_kind.register(BernoulliLogit, lambda likelihood: "logit")
+compiled_kind.register(BernoulliProbit, lambda likelihood: "probit")
+compiled_kind.register(Categorical, lambda likelihood: fused.SOFTMAX)
+
+
+@compiled_kind.register
+def _(likelihood: FamilyLikelihood) -> str | None:
+    family, form = likelihood.family, likelihood.form
+    if isinstance(family, Bernoulli) and isinstance(form, ThresholdForm):  # not the binomial: shares have two sides
+        return compiled_kind(form.threshold)
+    return "poisson" if isinstance(family, Poisson) and isinstance(likelihood.link, Log) else None
+
+
+def compiled_pays(kind: str, rows: Rows, W: Array) -> bool:
     """Whether the compiled kernel can walk these rows, and is worth it."""
-    plain = isinstance(rows, MemoryRows) and rows.offset is None and not is_sparse(rows.X)
-    return plain and n_weights <= MOST_FUSED_WEIGHTS and fused.pays(rows.n_rows * n_weights)
+    with_offset = isinstance(rows, MemoryRows) and not is_sparse(rows.X)  # kernels of one score add offsets
+    dense = rows.plain or (with_offset and kind != fused.SOFTMAX)
+    small = W.shape[1] <= MOST_FUSED_COLUMNS and W.size <= MOST_FUSED_WEIGHTS
+    return dense and small and fused.pays(kind, rows.n_rows * W.size)
 
 
 class Contrast:
@@ -253,15 +282,17 @@ class Objective:
     raw: Raw | None = None
 
     def sample(self, rng: np.random.Generator, size: int) -> "Objective":
-        """The objective estimated from a random part of the rows."""
+        """The objective estimated from a random part of the rows; rare classes have their share of it."""
+        likelihood = self.likelihood
+        n_classes = 2 * likelihood.two_labels if isinstance(likelihood, Likelihood) else likelihood.n_classes
         if self.raw is None:
-            return replace(self, rows=self.rows.sample(rng, size))
-        rows, frame = self.raw.rows.sample(rng, size), self.raw.frame
+            return replace(self, rows=self.rows.sample(rng, size, n_classes))
+        rows, frame = self.raw.rows.sample(rng, size, n_classes), self.raw.frame
         return replace(self, rows=rows.through(frame.design), raw=Raw.of(rows, frame))
 
     def expand(self, x: Array) -> Local:
         """Value, gradient and Hessian at x: one pass over the rows."""
-        log_likelihood, gradient, hessian = self._sums(self.chain.weights(x))
+        log_likelihood, gradient, hessian = self._walk(_fused, _generic, self.chain.weights(x))
         value = -float(log_likelihood) - self.log_prior(x)
         grad = self._prior_pull(x) - self.chain.free(np.asarray(gradient))
         H = self.chain.free_both(np.asarray(hessian)) + (0.0 if self.prior is None else self.prior.curvature(x))
@@ -287,30 +318,26 @@ class Objective:
     def expected_information(self, x: Array) -> Array:
         """The Fisher information of the free weights at x."""
         W, likelihood = self.chain.weights(x), self.likelihood
-        total = self.rows.sum(lambda block: (expected_information(likelihood, block, W),), add)[0]
+        total = self.rows.sum(lambda block: (expected_information(likelihood, block.counted, W),), add)[0]
         return self.chain.free_both(np.asarray(total))
-
-    def _sums(self, W: Array) -> Sums:
-        """Log likelihood, its gradient and minus its Hessian, summed over rows."""
-        raw = self.raw if isinstance(self.likelihood, BernoulliLogit) else None
-        if raw is not None and compiled_pays(raw.rows, W.size):
-            return raw.rows.sum(partial(_fused_logit, frame=raw.frame, u=W[0]), add)
-        return self.rows.sum(partial(_generic, likelihood=self.likelihood, W=W), add)
 
     def gradient(self, x: Array) -> Array:
         """The gradient at x alone: a cheaper pass over the rows."""
-        W = self.chain.weights(x)
-        raw = self.raw if isinstance(self.likelihood, BernoulliLogit) else None
-        if raw is not None and compiled_pays(raw.rows, W.size):
-            sums = raw.rows.sum(partial(_fused_logit_gradient, frame=raw.frame, u=W[0]), add)
-        else:
-            sums = self.rows.sum(partial(_generic_gradient, likelihood=self.likelihood, W=W), add)
-        return self._prior_pull(x) - self.chain.free(np.asarray(sums[0]))
+        (grad,) = self._walk(_fused_gradient, _generic_gradient, self.chain.weights(x))
+        return self._prior_pull(x) - self.chain.free(np.asarray(grad))
+
+    def _walk(self, compiled: Callable[..., Sums], generic: Callable[..., Sums], W: Array) -> Sums:
+        """A sum over rows by a compiled kernel, where the likelihood has one and it pays, else by NumPy."""
+        kind, raw = compiled_kind(self.likelihood), self.raw
+        if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W):
+            return raw.rows.sum(partial(compiled, kind=kind, frame=raw.frame, W=W), add)
+        return self.rows.sum(partial(generic, likelihood=self.likelihood, W=W), add)
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
         """The gradient at x estimated from a batch that is this share of all rows."""
-        slopes = row_slopes(self.likelihood, batch, self.chain.weights(x))
-        return self._prior_pull(x) - self.chain.free(score(batch.X, slopes.grad)) / share
+        rows = batch.counted
+        slopes = row_slopes(self.likelihood, rows, self.chain.weights(x))
+        return self._prior_pull(x) - self.chain.free(score(rows.X, slopes.grad)) / share
 
     def log_prior(self, x: Array) -> float:
         """log p(x); zero for a flat prior."""

@@ -15,12 +15,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array, diags_array, hstack, vstack
 from scipy.special import ndtr, ndtri
 
+from credibly.data.threads import blas_threads
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.frame import Frame
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix
+from credibly.numerics.low_rank import WidePrecision
 from credibly.numerics.newton import Solution
 from credibly.numerics.special import LOG_2PI
 
@@ -102,6 +105,46 @@ class Gaussian:
         return Scores(rows @ self.mean.reshape(n_outputs, -1).T, white @ white.transpose(0, 2, 1))
 
 
+@dataclass(frozen=True, repr=False)
+class WideGaussian(Gaussian):
+    """N(w | mean, Λ⁻¹) over so many weights that Λ is held by a diagonal and some directions.
+
+    Examples
+    --------
+    >>> from credibly.numerics.arrow import Arrow
+    >>> from credibly.numerics.low_rank import RowDirections
+    >>> low = RowDirections.of(Arrow(np.ones(2), np.zeros(2)), np.array([[1.0, 0.0]]), np.array([[[1.0]]]))
+    >>> q = WideGaussian(np.array([1.0, 2.0]), WidePrecision(low))
+    >>> q.scores(np.array([[2.0, 1.0]]))
+    Scores(mean=array([4.]), variance=array([3.]))
+    """
+
+    precision: WidePrecision  # type: ignore[assignment]  # answers the same questions
+    variance_error: float = 0.0  # relative, of variances of scores: root mean square over some rows; 0 where exact
+
+    def pull(self, w: Array) -> Array:
+        """Gradient of minus the log density."""
+        return self.precision.times(w - self.mean)
+
+    @property
+    def effective_parameters(self) -> float:
+        """M - tr(P Λ⁻¹) with the precision P of the prior, in whose metric Λ is held."""
+        return self.mean.size - self.precision.low.kept
+
+    def logpdf(self, w: Array) -> Array:
+        """Log density at w, (M,) or (size, M)."""
+        squares = ((w - self.mean) * self.precision.times(w - self.mean)).sum(axis=-1)
+        return np.asarray(0.5 * (self.precision.logdet - self.mean.size * LOG_2PI - squares))
+
+    def scores(self, Z: DesignMatrix) -> Scores:
+        """Mean and variance of the scores Zw, one per row."""
+        return Scores(np.asarray(Z @ self.mean), self.precision.row_covariances(Z)[:, 0, 0])
+
+    def class_scores(self, Z: DesignMatrix, n_outputs: int) -> Scores:
+        """Mean and covariance of K scores per row, for K weight vectors stacked class by class."""
+        return Scores(np.asarray(Z @ self.mean.reshape(n_outputs, -1).T), self.precision.row_covariances(Z))
+
+
 class InferenceResult(NamedTuple):
     """What every inference method returns."""
 
@@ -181,12 +224,13 @@ class WeightPosterior(DataUnits):
     contrast: Array
 
     def __repr__(self) -> str:
-        return f"WeightPosterior(M={self.mean.size}, log|Λ|={self.gaussian.precision.logdet:.4g})"
+        error = f", variance_error={self.variance_error:.2g}" if self.variance_error else ""
+        return f"WeightPosterior(M={self.mean.size}, log|Λ|={self.gaussian.precision.logdet:.4g}{error})"
 
     @property
-    def _root(self) -> Array:
-        """R with cov = RᵀR, one column per weight."""
-        return self.to_data(self.gaussian.precision.inverse_root)
+    def variance_error(self) -> float:
+        """How far variances of scores may be off, relative, root mean square; 0 unless the posterior is low-rank."""
+        return self.gaussian.variance_error if isinstance(self.gaussian, WideGaussian) else 0.0
 
     @property
     def mean(self) -> Array:
@@ -196,13 +240,15 @@ class WeightPosterior(DataUnits):
     @property
     def cov(self) -> Array:
         """Posterior covariance, (M, M)."""
-        root = self._root
+        root = _root(self)
         return np.asarray(root.T @ root)
 
     @property
     def std(self) -> Array:
         """Posterior standard deviations, (M,)."""
-        return np.asarray(np.sqrt((self._root**2).sum(axis=0)))
+        if isinstance(self.gaussian, WideGaussian):
+            return _wide_std(self.gaussian, self.frame, centred=False)
+        return np.asarray(np.sqrt((_root(self) ** 2).sum(axis=0)))
 
     @property
     def positive(self) -> Array:
@@ -211,7 +257,9 @@ class WeightPosterior(DataUnits):
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and standard deviation of what is determined of the weights, (M,) each."""
-        root = self.determined(self._root)
+        if isinstance(self.gaussian, WideGaussian):
+            return self.determined(self.mean), _wide_std(self.gaussian, self.frame, centred=len(self.contrast) > 1)
+        root = self.determined(_root(self))
         return self.determined(self.mean), np.asarray(np.sqrt((root**2).sum(axis=0)))
 
     def interval(self, level: float = 0.9) -> Array:
@@ -244,6 +292,31 @@ class WeightPosterior(DataUnits):
         if np.array_equal(self.contrast, np.eye(len(self.contrast))):
             return free
         return Scores(free.mean @ self.contrast.T, self.contrast @ free.variance @ self.contrast.T)
+
+
+def _root(posterior: WeightPosterior) -> Array:
+    """R with cov = RᵀR, one column per weight."""
+    with blas_threads(posterior.gaussian.mean.size, None):
+        return posterior.to_data(posterior.gaussian.precision.inverse_root)
+
+
+def _wide_std(q: WideGaussian, frame: Frame, *, centred: bool) -> Array:
+    """Standard deviations of the weights in data units, (M,), less the mean over classes where `centred`."""
+    cov = q.precision.row_covariances(_weight_rows(frame))
+    own = np.einsum("dkk->dk", cov)
+    if centred:
+        own = own - 2 * cov.mean(axis=1) + cov.mean(axis=(1, 2))[:, None]
+    return np.asarray(np.sqrt(own.T)).reshape(-1)
+
+
+def _weight_rows(frame: Frame) -> csr_array:
+    """Rows that multiply weights in the frame to give those in data units, (D, D): a diagonal and a last row."""
+    d = frame.scale.size
+    slopes = diags_array(1.0 / frame.scale, format="csr")
+    if not frame.intercept:
+        return csr_array(slopes)
+    last = np.append(-frame.center / frame.scale, 1.0)
+    return csr_array(vstack([hstack([slopes, csr_array((d, 1))]), csr_array(last[None])], format="csr"))
 
 
 def normal_quantile(level: Any) -> float:

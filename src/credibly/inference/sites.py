@@ -86,6 +86,10 @@ class SiteState(ABC):
         """p(y | f)."""
         return self.problem.likelihood
 
+    def effective_parameters(self) -> float:
+        """tr(Σ T)."""
+        return float(self.sites.tau @ self.variance)
+
     @property
     def labels(self) -> Array:
         """y, (n,)."""

@@ -1,108 +1,197 @@
-"""Sums over a block of rows for the logit likelihood, in one compiled walk: value, score and information.
+"""Sums over a block of rows for the hot likelihoods, in one compiled walk: value, score and information.
 
-They are what `BernoulliLogit.expand` and `weighted_gram` give, without the arrays in between: a block is standardised,
-scored and summed in tiles that stay in cache. `available` says whether the compiler is there; where it is not,
-NumPy does the same.
+They are what the likelihood's `expand` and weighted Gram matrices give, without the arrays in between: a block is
+standardised, scored and summed in tiles that stay in cache. Where the compiler is missing NumPy does the same.
 """
 
 import logging
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from credibly.numerics.arrays import AnyArray, Array
 
-NO_WEIGHT = np.empty(0)
+NOTHING = np.empty(0)
 
-WORTH_CALLING = 20_000  # numbers in a pass, once the kernels are loaded
+KINDS = {"logit": 0, "probit": 1, "poisson": 2}  # the numbers of `_fused_rows`
+SOFTMAX = "softmax"
+COLUMNS = "columns"
+
+WORTH_CALLING = 10_000  # numbers in a pass, once the kernels are loaded
 WORTH_LOADING = 1_500_000  # numbers walked by NumPy so far: somebody is fitting tables that profit; loading takes 0.4 s
 WORTH_COMPILING = 20_000_000  # numbers in one pass: compiling takes some ten seconds, once for an installation
+
+
+class Rows(Protocol):
+    """A block of rows; `Block` of the data room is one."""
+
+    @property
+    def X(self) -> AnyArray:
+        """(b, d); read where it lies if it is float64 with contiguous rows or columns, else copied to that."""
+
+    @property
+    def y(self) -> AnyArray:
+        """(b,) targets: labels 0 and 1, counts, or class codes 0 … K-1."""
+
+    @property
+    def weight(self) -> Array | None:
+        """(b,) weights ≥ 0; None is one everywhere."""
+
+    @property
+    def offset(self) -> Array | None:
+        """(b,), added to the scores; None is zero everywhere."""
+
+
+class Frame(Protocol):
+    """How a design z = ((x - center) / scale, 1) is made of rows; `Frame` of the inference room is one."""
+
+    @property
+    def center(self) -> Array:
+        """(d,)."""
+
+    @property
+    def scale(self) -> Array:
+        """(d,)."""
+
+    @property
+    def intercept(self) -> bool:
+        """Whether z ends with a one."""
+
+
+class _Row(NamedTuple):
+    X: Array
+    y: Array
+    weight: None
+    offset: None
+
+
+class _Unit(NamedTuple):
+    center: Array
+    scale: Array
+    intercept: bool
+
+
+# --- Whether it pays ------------------------------------------------------------------------------
 
 
 @cache
 def available() -> bool:
     """Whether numba can be imported; asking does import it, which takes a third of a second the first time."""
     try:
-        _kernels()
+        _kernels("")
     except ImportError:
         return False
     return True
 
 
 class _Ledger:
-    """What NumPy has walked over in this process, to judge when loading the kernels pays: renting against buying."""
+    """What NumPy has walked over in this process, to judge when loading a kernel pays: renting against buying."""
 
     def __init__(self) -> None:
-        self.walked = 0
+        self.walked: dict[str, int] = {}
+        self.loaded: set[str] = set()
 
-    def pays(self, numbers: int) -> bool:
+    def pays(self, kind: str, numbers: int) -> bool:
         if numbers < WORTH_CALLING:
             return False
-        if _kernels.cache_info().currsize == 0:
-            self.walked += numbers
-            if numbers < WORTH_COMPILING and (self.walked < WORTH_LOADING or not compiled_before()):
+        module = _module_of(kind)
+        if module not in self.loaded:
+            self.walked[module] = self.walked.get(module, 0) + numbers
+            if not self._worth_loading(module, numbers):
                 return False
-            if not compiled_before():
-                logging.getLogger("credibly").warning(
-                    "credibly compiles its kernels for large tables, once for this installation: some ten seconds"
-                )
+            self.loaded.add(module)
         return available()
+
+    def _worth_loading(self, module: str, numbers: int) -> bool:
+        before = compiled_before(module)
+        if numbers < WORTH_COMPILING and (self.walked[module] < WORTH_LOADING or not before):
+            return False
+        if not before:
+            logging.getLogger("credibly").warning(
+                "credibly compiles its kernels for large tables, once for this installation: some ten seconds"
+            )
+        return True
 
 
 @cache
-def compiled_before() -> bool:
-    """Whether an earlier process has left compiled kernels beside the sources, newer than those."""
-    source = Path(__file__).with_name("_fused_kernels.py")
-    left = source.parent.glob("__pycache__/_fused_kernels.sums-*.nbi")
-    return any(index.stat().st_mtime >= source.stat().st_mtime for index in left)
+def compiled_before(module: str) -> bool:
+    """Whether an earlier process has left this module, compiled, beside the sources, newer than those."""
+    changed = _last_changed()
+    left = Path(__file__).parent.glob(f"__pycache__/{module}.sums-*.nbi")
+    return any(index.stat().st_mtime >= changed for index in left)
 
 
-pays = _Ledger().pays
+_LEDGER = _Ledger()
+pays = _LEDGER.pays
 
 
-def logit_sums(  # noqa: PLR0913 - a block and a frame
-    X: AnyArray, y: Array, weight: Array | None, center: Array, scale: Array, u: Array, *, intercept: bool
-) -> tuple[float, Array, Array]:
-    r"""Log likelihood of the weights u, its score, and minus its Hessian.
+def load(*kinds: str) -> None:
+    """Load these kernels (all, if none is named), or compile them, now: so that no later call has to wait.
 
-    .. math:: \sum_n w_n \log \sigma((2y_n - 1) f_n), \quad \sum_n w_n (y_n - \sigma(f_n)) z_n, \quad
-              \sum_n w_n \sigma(f_n) \sigma(-f_n) z_n z_n^\top, \quad f_n = z_n^\top u
+    Examples
+    --------
+    >>> load("logit")  # before a service answers, or a clock runs
+    """
+    for kind in kinds or (*KINDS, SOFTMAX, COLUMNS):
+        _LEDGER.loaded.add(_module_of(kind))
+        if kind == COLUMNS:
+            describe(np.ones((1, 1)))
+            continue
+        rows, frame = _Row(np.ones((1, 1)), np.ones(1), None, None), _Unit(np.zeros(1), np.ones(1), False)
+        W = np.zeros((2 if kind == SOFTMAX else 1, 1))
+        sums(kind, rows, frame, W)
+        gradient(kind, rows, frame, W)
+
+
+# --- The sums -------------------------------------------------------------------------------------
+
+
+class Sums(NamedTuple):
+    """A block's log likelihood, its gradient, and minus its Hessian, in the flattened weights."""
+
+    value: float
+    score: Array  # (K·D,)
+    information: Array  # (K·D, K·D), symmetric to the last bit
+
+
+def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
+    r"""Log likelihood of the weights W, its score, and minus its Hessian.
+
+    .. math:: \sum_n w_n \log p(y_n \mid f_n), \quad \sum_n w_n (\log p)'(f_n) z_n, \quad
+              -\sum_n w_n (\log p)''(f_n) z_n z_n^\top, \quad f_n = z_n^\top W + \mathrm{offset}_n
 
     Holds no lock while it runs, and starts no threads: callers run blocks on their own. The first call in an
     environment compiles, for some seconds; later processes load the result from disk.
 
     Parameters
     ----------
-    X : (b, d) array
-        Rows; converted to contiguous float64 rows if they are something else.
-    y : (b,) array
-        Class codes, 0 or 1.
-    weight : (b,) array or None
-        Weights ≥ 0 of the rows; None is one everywhere.
-    center, scale : (d,) arrays
-        The frame: z = ((x - center) / scale, 1).
-    u : (D,) array
-        Weights in the frame, D = d, or d + 1 with an intercept.
-    intercept : bool
-        Whether z ends with a one.
+    kind : "logit", "probit", "poisson" or "softmax"
+        Labels 0 and 1 with either threshold; counts with the log link; class codes (without offsets).
+    rows : Rows
+    frame : Frame
+    W : (K, D) array
+        Weights in the frame, K = 1 unless softmax, D = d, or d + 1 with an intercept.
 
     Returns
     -------
-    value : float
-    score : (D,) array
-    information : (D, D) array, symmetric to the last bit
+    Sums
 
     Notes
     -----
-    One exponential e^-|f| serves all three and can only underflow: σ(-|f|) is e^-|f| / (1 + e^-|f|), never 1 - σ(|f|),
-    and is 0 only where |f| > 708.
+    Every exponential can only underflow, except a count's mean, which is inf where it is; no probability near one
+    is subtracted from one, and log Φ is good to all digits in either tail. Row by row the numbers are those of the
+    likelihood's own `expand`, to rounding.
 
     Examples
     --------
-    >>> X, y, u = np.array([[14.0], [8.0]]), np.array([1.0, 0.0]), np.zeros(2)
-    >>> value, score, information = logit_sums(X, y, None, np.array([10.0]), np.array([2.0]), u, intercept=True)
+    >>> from collections import namedtuple
+    >>> rows = namedtuple("Rows", "X y weight offset")(np.array([[14.0], [8.0]]), np.array([1.0, 0.0]), None, None)
+    >>> frame = namedtuple("Frame", "center scale intercept")(np.array([10.0]), np.array([2.0]), True)
+    >>> value, score, information = sums("logit", rows, frame, np.zeros((1, 2)))
     >>> round(value, 6)
     -1.386294
     >>> score
@@ -111,43 +200,119 @@ def logit_sums(  # noqa: PLR0913 - a block and a frame
     array([[1.25, 0.25],
            [0.25, 0.5 ]])
     """
-    arguments = *_block(X, y, weight), *_frame(X.shape[1], center, scale, u, intercept=intercept)
-    value, score, information = _kernels().sums(*arguments)
-    return value, score[: u.size], information[: u.size, : u.size].copy()
+    K, D = W.shape
+    arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
+    if kind == SOFTMAX:
+        value, score, grams = _kernels(kind).sums(*arguments)
+        return Sums(value, _by_class(score, K, D), _joined(grams, K, D))
+    value, score, information = _kernels(kind).sums(KINDS[kind], *arguments)
+    return Sums(value, score[:D], information[:D, :D].copy())
 
 
-def logit_gradient(  # noqa: PLR0913 - a block and a frame
-    X: AnyArray, y: Array, weight: Array | None, center: Array, scale: Array, u: Array, *, intercept: bool
-) -> tuple[float, Array]:
-    """Log likelihood of the weights u and its score: the first two of `logit_sums`."""
-    arguments = *_block(X, y, weight), *_frame(X.shape[1], center, scale, u, intercept=intercept)
-    value, score = _kernels().gradient(*arguments)
-    return value, score[: u.size]
+def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> tuple[float, Array]:
+    """Log likelihood of the weights W and its score: the first two of `sums`."""
+    K, D = W.shape
+    arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
+    if kind == SOFTMAX:
+        value, score = _kernels(kind).gradient(*arguments)
+        return value, _by_class(score, K, D)
+    value, score = _kernels(kind).gradient(KINDS[kind], *arguments)
+    return value, score[:D]
+
+
+def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
+    """Means, sums of squared deviations from them, minima and maxima of columns; NaN shows in the first two only.
+
+    Examples
+    --------
+    >>> describe(np.array([[1.0, 5.0], [3.0, 5.0]]))[:2]
+    (array([2., 5.]), array([2., 0.]))
+    """
+    mean, scatter, low, high = _kernels(COLUMNS).sums(_as_compiled(X))
+    return mean, scatter, low, high
+
+
+def _by_class(score: Array, K: int, D: int) -> Array:
+    """What the kernel has column by column, and padded, as one vector."""
+    return np.ascontiguousarray(score[:D, :K].T).reshape(-1)
+
+
+def _joined(grams: Array, K: int, D: int) -> Array:
+    """Σ (diag(p) - ppᵀ) ⊗ zzᵀ from those of p_j p_k, j > k: a diagonal block is what its row lacks."""
+    total = np.zeros((K, D, K, D))
+    pairs = ((j, k) for j in range(K) for k in range(j))
+    for (j, k), gram in zip(pairs, grams[:, :D, :D], strict=True):
+        total[j, :, k] = total[k, :, j] = -gram
+        total[j, :, j] += gram
+        total[k, :, k] += gram
+    return total.reshape(K * D, K * D)
+
+
+# --- The compiled modules -------------------------------------------------------------------------
+
+
+def _module_of(kind: str) -> str:
+    return {SOFTMAX: "_fused_softmax", COLUMNS: "_fused_columns"}.get(kind, "_fused_kernels")
 
 
 @cache
-def _kernels() -> ModuleType:
-    from credibly.numerics import _fused_kernels
-
-    return _fused_kernels
-
-
-def _block(X: AnyArray, y: Array, weight: Array | None) -> tuple[Array, Array, Array]:
-    """The block as the compiled code wants it, which trusts the shapes it is given."""
-    if X.ndim != 2 or y.shape != X.shape[:1] or (weight is not None and weight.shape != y.shape):
-        shape = "no weight" if weight is None else f"weight {weight.shape}"
-        raise ValueError(f"X {X.shape}, y {y.shape} and {shape} are not of one block.")
-    return _as_compiled(X), _as_compiled(y), _as_compiled(NO_WEIGHT if weight is None else weight)
+def _kernels(kind: str) -> ModuleType:
+    _forget_stale()
+    return import_module(f"credibly.numerics.{_module_of(kind)}")
 
 
-def _frame(d: int, center: Array, scale: Array, u: Array, *, intercept: bool) -> tuple[Array, Array, Array]:
-    """The frame and the weights in it, likewise."""
-    if not center.shape == scale.shape == (d,) or u.shape != (d + intercept,):
+@cache
+def _last_changed() -> float:
+    return max(source.stat().st_mtime for source in Path(__file__).parent.glob("_fused_*.py"))
+
+
+@cache
+def _forget_stale() -> None:
+    """Remove compiled code that is older than any of its sources: numba looks only at the file of the function."""
+    for index in Path(__file__).parent.glob("__pycache__/_fused_*.nbi"):
+        try:
+            if index.stat().st_mtime < _last_changed():
+                index.unlink()
+        except FileNotFoundError:  # another process was first
+            continue
+
+
+# --- Arguments as the compiled code wants them, which trusts the shapes it is given ---------------
+
+
+def _block(kind: str, rows: Rows) -> tuple[Array | tuple[int, int], ...]:
+    X, y, weight, offset = rows.X, rows.y, rows.weight, rows.offset
+    beside = {"y": y, "weight": weight, "offset": offset}
+    if X.ndim != 2 or any(part is not None and part.shape != X.shape[:1] for part in beside.values()):
+        shapes = ", ".join(f"{name} {part.shape}" for name, part in beside.items() if part is not None)
+        raise ValueError(f"X {X.shape}, {shapes} are not of one block.")
+    block = *_flat(X), _as_compiled(y), _as_compiled(NOTHING if weight is None else weight)
+    if kind != SOFTMAX:
+        return *block, _as_compiled(NOTHING if offset is None else offset)
+    if offset is not None:
+        raise ValueError("offsets of softmax scores are not known to the kernel.")
+    return block
+
+
+def _frame(d: int, frame: Frame, W: Array) -> tuple[Array, Array, Array]:
+    if not frame.center.shape == frame.scale.shape == (d,) or W.ndim != 2 or W.shape[1] != d + frame.intercept:
         raise ValueError(
-            f"{d} columns, centres {center.shape}, scales {scale.shape} and weights {u.shape} do not fit together "
-            f"{'with' if intercept else 'without'} an intercept."
+            f"{d} columns, centres {frame.center.shape}, scales {frame.scale.shape} and weights {W.shape} do not fit "
+            f"together {'with' if frame.intercept else 'without'} an intercept."
         )
-    return _as_compiled(center), _as_compiled(scale), _as_compiled(u)
+    return _as_compiled(frame.center), _as_compiled(frame.scale), _as_compiled(W if len(W) > 1 else W[0])
+
+
+def _flat(X: AnyArray) -> tuple[Array, tuple[int, int]]:
+    """The table as one stretch of memory and the steps from row to row and column to column; copied only if need be."""
+    (b, d), item = X.shape, 8
+    down, across = X.strides
+    native = X.dtype == np.float64 and X.flags.aligned and min(down, across) > 0
+    if X.flags.c_contiguous or not native or item not in (down, across) or (down | across) % item:
+        return _as_compiled(X).reshape(-1), (d, 1)
+    length = (b - 1) * (down // item) + (d - 1) * (across // item) + 1
+    flat = np.lib.stride_tricks.as_strided(X, (length,), (item,), writeable=False)
+    return flat, (down // item, across // item)
 
 
 def _as_compiled(array: AnyArray) -> Array:

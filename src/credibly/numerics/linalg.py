@@ -12,6 +12,7 @@ Nobody else in the package calls a Cholesky routine or forms an inverse.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeAlias
@@ -29,8 +30,43 @@ LARGEST_SCRATCH = 1_000_000  # numbers kept by a thread
 DesignMatrix: TypeAlias = Array | csr_array
 
 
+class Definite(ABC):
+    """What can be asked of a positive definite matrix A, however it is held."""
+
+    @property
+    @abstractmethod
+    def logdet(self) -> float:
+        """Log determinant of A."""
+
+    @property
+    @abstractmethod
+    def matrix(self) -> Array:
+        """A itself."""
+
+    @property
+    @abstractmethod
+    def inverse_root(self) -> Array:
+        """W with A⁻¹ = WᵀW."""
+
+    @abstractmethod
+    def solve(self, b: Array) -> Array:
+        """A⁻¹ b."""
+
+    @abstractmethod
+    def half_solve(self, b: Array) -> Array:
+        """Rᵀ b for some R with A⁻¹ = R Rᵀ."""
+
+    @abstractmethod
+    def half_solve_transposed(self, b: Array) -> Array:
+        """R b: white noise b becomes noise of covariance A⁻¹."""
+
+    @abstractmethod
+    def inverse_diagonal(self) -> Array:
+        """diag(A⁻¹), (d,)."""
+
+
 @dataclass(frozen=True)
-class PSD:
+class PSD(Definite):
     """A positive definite matrix A = L Lᵀ, held by L.
 
     Examples

@@ -26,6 +26,7 @@ HESSIAN_CHANGE = 3e-9  # relative, over the last step: what a Hessian may lag be
 NEARLY_THERE = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 LOW_STEPS = 3  # below the objective's rounding: quadratic convergence needs two, more is noise
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
+ROUNDING = 16 * float(np.finfo(float).eps)
 
 
 class Status(Enum):
@@ -156,6 +157,7 @@ class Solution(NamedTuple):
     status: Status
     steps: int  # points at which the objective was expanded and kept, at least 1
     decrement: float  # δ² at x
+    bend: float = np.inf  # bound on what a Newton step leaves of δ², over the square of δ², where that was looked at
 
 
 Expand = Callable[[Array], Local]
@@ -214,7 +216,7 @@ def newton(
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
         low = low + 1 if here.exact and decrement <= rounding(here.value) else 0
-        if decrement <= tol or low > LOW_STEPS or _at_rounding_floor(here, decrement, last_decrement):
+        if decrement <= tol or low > LOW_STEPS or at_rounding_floor(here, decrement, last_decrement):
             return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
         if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
@@ -245,10 +247,11 @@ def _expected_decrement(decrement: float, last_decrement: float) -> float:
 
 def rounding(value: float) -> float:
     """How well the objective is known: it is a sum whose terms are rounded."""
-    return float(16 * np.finfo(float).eps * (1 + abs(value)))
+    return ROUNDING * (1 + abs(value))
 
 
-def _at_rounding_floor(here: Local, decrement: float, last_decrement: float) -> bool:
+def at_rounding_floor(here: Local, decrement: float, last_decrement: float) -> bool:
+    """Whether δ² is below what the objective shows, and no longer falls."""
     # With the Hessian δ² falls quadratically; with another matrix by a factor only, and slow steps are no sign.
     return decrement <= rounding(here.value) and decrement >= (last_decrement / 4 if here.exact else last_decrement)
 
@@ -256,7 +259,7 @@ def _at_rounding_floor(here: Local, decrement: float, last_decrement: float) -> 
 def _damped_step(
     expand: Expand, x: Array, here: Local, direction: Array, decrement: float
 ) -> tuple[Array, Local] | None:
-    for t in 0.5 ** np.arange(HALVINGS):
+    for t in (0.5**halvings for halvings in range(HALVINGS)):
         target = x + t * direction
         try:
             there = expand(target)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from credibly.errors import NotDefinedError, TableError
+from credibly.estimators.outputs import output_names, outputs
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.tables.columns import shortened
 from credibly.tables.design import ColumnsDesign, check_sources
@@ -255,27 +256,6 @@ def complete(table_model: TableModel, frame: pd.DataFrame) -> pd.DataFrame:
         f"Cells are missing in {int((~usable).sum())} of {len(usable)} rows, in {shortened(lacking)}; this model needs "
         "every cell. predict_table leaves such rows empty; a model fitted with missing='impute' fills them in."
     )
-
-
-def output_names(classes: AnyArray, level: float | None) -> list[str]:
-    """The columns of a table of predictions."""
-    labels = [str(label) for label in classes]
-    names = ["prediction", *(f"p_{label}" for label in labels)]
-    if level is None:
-        return names
-    if len(labels) == 2:
-        return [*names, "lower", "upper"]
-    return [*names, *(f"{side}_{label}" for label in labels for side in ("lower", "upper"))]
-
-
-def outputs(model: Any, X: pd.DataFrame, level: float | None) -> Array:
-    """Probabilities, and intervals where they are asked for, side by side."""
-    proba: Array = np.exp(model.predict_log_proba(X))
-    if level is None:
-        return proba
-    if not hasattr(model, "predict_interval"):
-        raise NotDefinedError(f"{type(model).__name__} has no intervals; ask for level=None.")
-    return np.hstack([proba, model.predict_interval(X, level=level).reshape(len(proba), -1)])
 
 
 def spread(found: pd.DataFrame, usable: AnyArray, index: pd.Index) -> pd.DataFrame:

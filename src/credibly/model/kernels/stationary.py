@@ -75,7 +75,7 @@ class Stationary(Kernel):
         if total.size and len(U):
             cancels = self.kinked or bool(np.ptp(U, axis=0).max() > WIDEST)
             for block in row_blocks(*K.shape):  # so that nothing of the size of K is allocated
-                total += block_sums(self, M[block] * K[block], block, U, cancels)
+                total += block_sums(self, M[block] * K[block], U[block], U, cancels)
         return total
 
 
@@ -301,15 +301,15 @@ def offset(x: Array) -> Array:
     return np.where(alike, x[0], 0.0)
 
 
-def block_sums(kernel: Stationary, G: Array, block: slice, U: Array, cancels: bool) -> Array:
-    """Σᵢⱼ Mᵢⱼ ∂Kᵢⱼ/∂θ over a block of rows i, from G = M ∘ K there, which is overwritten."""
-    u, others, close = U[block], [], np.zeros(U.shape[1])
+def block_sums(kernel: Stationary, G: Array, u: Array, z: Array, cancels: bool) -> Array:
+    """Σᵢⱼ Mᵢⱼ ∂k(uᵢ, zⱼ)/∂θ, from G = M ∘ K there, which is overwritten; rows in units of the length scales."""
+    others, close = [], np.zeros(u.shape[1])
     if cancels or not isinstance(kernel, RBF):  # of which the steepness is one everywhere
-        r2 = squared_distances(u, U)
+        r2 = squared_distances(u, z)
         others = kernel.other_sums(G, r2)
         G *= kernel.steepness(r2)
-        close = take_close_pairs(G, r2, u, U) if cancels else close
+        close = take_close_pairs(G, r2, u, z) if cancels else close
     if not is_free(kernel, "length_scale"):
         return np.array(others)
-    sums = close + weighted_squares(G, u, U)
+    sums = close + weighted_squares(G, u, z)
     return np.append(others, sums if isinstance(kernel.length_scale, tuple) else sums.sum())

@@ -1,0 +1,32 @@
+"""What `import credibly` costs, in fresh interpreters, on top of scikit-learn's linear models."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from benchmarks.peers import OTHER, OURS, Method
+from benchmarks.problems import Problem
+
+
+def importing(modules: str) -> Callable[[Problem, float], None]:
+    def run(problem: Problem, tolerance: float) -> None:
+        subprocess.run([sys.executable, "-c", f"import {modules}"], check=True)
+
+    return run
+
+
+def no_answer(made: Any, problem: Problem) -> None:
+    """Nothing to compare."""
+
+
+METHODS = {
+    "ours": Method(
+        "import sklearn.linear_model, credibly",
+        OURS,
+        importing("sklearn.linear_model, credibly"),
+        no_answer,
+        threads=(None,),
+    ),
+    "peer": Method("import sklearn.linear_model", OTHER, importing("sklearn.linear_model"), no_answer, threads=(None,)),
+}

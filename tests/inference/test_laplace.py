@@ -1,0 +1,241 @@
+"""The mode of many rows: found from a sample, it is the mode that Newton finds, for fewer Hessians."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+
+from credibly.data.source import MemoryRows
+from credibly.inference.laplace import Controls, hessian_cost, laplace, sample_sizes, sampled_start
+from credibly.inference.objective import Objective
+from credibly.inference.posterior import Gaussian
+from credibly.model.likelihoods import (
+    BernoulliCauchit,
+    BernoulliCloglog,
+    BernoulliLogit,
+    BernoulliProbit,
+    Categorical,
+)
+from credibly.model.likelihoods.families import Gamma, Poisson
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
+from credibly.model.likelihoods.links import Log
+from credibly.numerics.linalg import PSD
+from credibly.numerics.newton import Status, newton
+from credibly.numerics.quasi_newton import Start
+
+N, D = 20_000, 20
+
+
+@dataclass(frozen=True)
+class CountedRows(MemoryRows):
+    """Rows that count the passes over all of them, by what is summed; a sample is not counted."""
+
+    def sum(self, block, merge):
+        PASSES[getattr(block, "func", block).__name__] += 1
+        return super().sum(block, merge)
+
+    def sample(self, rng, size, n_classes=0):
+        return MemoryRows(self.X, self.y, self.weight, offset=self.offset).sample(rng, size, n_classes)
+
+
+PASSES: Counter[str] = Counter()
+
+
+@pytest.fixture(autouse=True)
+def _count_anew():
+    PASSES.clear()
+
+
+def wide_prior(n_weights: int) -> Gaussian:
+    return Gaussian(np.zeros(n_weights), PSD.diagonal(np.full(n_weights, 0.01)))
+
+
+def problem(likelihood, *, kind="well", n=N, d=D, outputs=1, **more) -> Objective:
+    rng = np.random.default_rng(3)
+    Z = rng.normal(size=(n, d))
+    if kind == "ill":  # condition 10³, columns mixed
+        Q = np.linalg.qr(rng.normal(size=(d, d)))[0]
+        Z = Z * np.geomspace(1, 1e-3, d) @ Q
+    steep = {"well": 1.0, "ill": 2.0, "near": 60.0, "nearer": 400.0}[kind]
+    W = rng.normal(size=(outputs, d)) / np.sqrt(d)
+    f = steep * (Z @ W.T) / (Z @ W.T).std()
+    y = targets(rng, likelihood, f)
+    return Objective(likelihood, CountedRows(Z, y, **more), wide_prior(outputs * d), np.eye(outputs))
+
+
+def targets(rng, likelihood, f):
+    if isinstance(likelihood, Categorical):
+        return np.argmax(f + rng.gumbel(size=f.shape), axis=1)
+    if likelihood.two_labels:
+        return (f[:, 0] + rng.logistic(size=len(f)) > 0).astype(float)
+    return rng.poisson(np.exp(f[:, 0] / 2)) + (0.5 if "Gamma" in repr(likelihood) else 0.0)
+
+
+def agrees_with_newton(objective: Objective) -> None:
+    start = np.zeros(objective.prior.mean.size)
+    found = laplace(objective, sampled_start(objective, start))
+    PASSES["by sample"] = PASSES["_generic"]
+    plain = newton(objective.expand, start)
+    q = found.posterior
+    assert found.solution.status is plain.status is Status.CONVERGED
+    assert_allclose(plain.local.hessian.factor.T @ (q.mean - plain.x), 0, atol=1e-9)  # in standard deviations
+    white = plain.local.hessian.half_solve(q.precision.factor)
+    assert_allclose(white @ white.T, np.eye(start.size), rtol=0, atol=1e-8)  # 3e-9 is promised along the last step
+    evidence = -plain.local.value - float(Gaussian(plain.x, plain.local.hessian).logpdf(plain.x))
+    assert_allclose(found.log_evidence, evidence, rtol=0, atol=1e-8 * start.size)
+    assert_allclose(found.log_likelihood, -plain.local.value - objective.log_prior(plain.x), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("kind", "most"), [("well", 2), ("ill", 2), ("near", 2), ("nearer", 8)])
+@pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliProbit()], ids=repr)
+def test_two_labels(likelihood, kind, most):
+    """Of the nearer kind even half of the rows are all but separated: the sample is only a start for Newton."""
+    agrees_with_newton(problem(likelihood, kind=kind))
+    assert PASSES["by sample"] <= most
+
+
+@pytest.mark.parametrize(
+    "likelihood", [BernoulliCloglog(), FamilyLikelihood(Poisson(), Log()), FamilyLikelihood(Gamma(), Log())], ids=repr
+)
+def test_other_targets(likelihood):
+    agrees_with_newton(problem(likelihood))
+    assert PASSES["by sample"] <= 2
+
+
+def test_softmax_asks_for_one_hessian_since_it_is_dear():
+    objective = problem(Categorical(8), outputs=8, n=10_000)
+    assert hessian_cost(objective, 8 * D) > 8
+    agrees_with_newton(objective)
+    assert PASSES["by sample"] == 1
+
+
+def test_weights_and_offsets():
+    rng = np.random.default_rng(1)
+    more = {"weight": rng.exponential(size=N), "offset": rng.normal(size=N)}
+    agrees_with_newton(problem(BernoulliLogit(), **more))
+
+
+def test_sparse_rows():
+    dense = problem(BernoulliLogit())
+    Z = np.where(np.random.default_rng(0).random((N, D)) < 0.2, dense.rows.X, 0.0)
+    agrees_with_newton(replace(dense, rows=replace(dense.rows, X=csr_array(Z))))
+
+
+def test_a_rare_class_is_in_the_sample():
+    """Of 20,000 rows 12 are of class 1: a sample of one in twenty would miss them every other time."""
+    objective = problem(BernoulliLogit())
+    y = np.zeros(N)
+    y[:12] = 1.0
+    rare = replace(objective, rows=replace(objective.rows, y=y))
+    sample = rare.sample(np.random.default_rng(0), 1000)
+    assert sample.rows.y.sum() == 12
+    agrees_with_newton(rare)
+
+
+def test_rows_that_are_nearly_separated_take_few_passes_where_newton_takes_many():
+    objective = problem(BernoulliLogit(), kind="nearer", n=100_000)
+    agrees_with_newton(objective)
+    assert PASSES["by sample"] <= 2
+    assert PASSES["_generic"] - PASSES["by sample"] >= 10
+    assert PASSES["_generic_gradient"] <= 10
+
+
+def test_a_sample_that_is_all_but_separated_is_not_followed():
+    objective = problem(BernoulliLogit(), kind="nearer")
+    start = sampled_start(objective, np.zeros(D))
+    x = start.x if isinstance(start, Start) else start
+    mode = newton(objective.expand, np.zeros(D))
+
+    def distance(x):
+        return float(((mode.local.hessian.factor.T @ (x - mode.x)) ** 2).sum())
+
+    part = objective.sample(np.random.default_rng(0), sample_sizes(objective, D)[0])
+    assert distance(x) < distance(np.zeros(D)) < distance(newton(part.expand, np.zeros(D)).x)
+
+
+def test_a_score_too_large_for_an_exponential_sends_the_search_back():
+    """One row far out, and not in the sample: at the sample's mode its mean is infinite."""
+    objective = problem(FamilyLikelihood(Poisson(), Log()))
+    Z = objective.rows.X.copy()
+    mode = laplace(objective, np.zeros(D)).posterior.mean
+    first = sample_sizes(objective, D)[0]
+    chosen = np.random.default_rng(0).choice(N, first, replace=False, shuffle=False)
+    out = np.setdiff1d(np.arange(N), chosen)[0]
+    Z[out] = 2000 * mode / (mode @ mode)
+    y = objective.rows.y.copy()
+    y[out] = 0.0
+    outlying = replace(objective, rows=replace(objective.rows, X=Z, y=y))
+    with np.errstate(over="ignore", invalid="ignore"):
+        found = laplace(outlying, sampled_start(outlying, np.zeros(D)))
+        plain = newton(outlying.expand, np.zeros(D))
+    assert found.solution.status is Status.CONVERGED
+    assert_allclose(plain.local.hessian.factor.T @ (found.posterior.mean - plain.x), 0, atol=1e-8)
+
+
+# --- where it is not done -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        partial(problem, BernoulliLogit(), n=500),
+        partial(problem, BernoulliLogit(), n=40_000, d=5),
+        partial(problem, BernoulliCauchit()),
+        lambda: replace(problem(BernoulliLogit()), prior=None),
+    ],
+    ids=["few rows", "few numbers", "not log-concave", "flat prior"],
+)
+def test_plain_newton_does_the_rest(objective):
+    objective = objective()
+    start = np.zeros(objective.rows.X.shape[1])
+    assert sample_sizes(objective, start.size) == []
+    assert sampled_start(objective, start) is start
+    assert not PASSES
+
+
+def test_rows_elsewhere_are_read_as_seldom_as_possible():
+    """Where reading takes most of the time a Hessian comes with every pass."""
+
+    class Elsewhere:
+        def __init__(self, rows):
+            self.rows, self.n_rows = rows, rows.n_rows
+
+        def sum(self, block, merge):
+            return self.rows.sum(block, merge)
+
+        def sample(self, rng, size, n_classes=0):
+            return self.rows.sample(rng, size, n_classes)
+
+    objective = problem(BernoulliLogit())
+    stored = replace(objective, rows=Elsewhere(objective.rows))
+    found = laplace(stored, sampled_start(stored, np.zeros(D)))
+    assert found.solution.status is Status.CONVERGED
+    assert PASSES["_generic_gradient"] == 0
+    assert PASSES["_generic"] <= 5
+    assert_allclose(found.log_evidence, laplace(objective, np.zeros(D)).log_evidence, rtol=1e-12)
+
+
+def test_hessians_cost_more_the_more_columns_and_classes_there_are():
+    two, four = problem(BernoulliLogit()), problem(Categorical(4), outputs=4)
+    costs = [hessian_cost(two, 10), hessian_cost(two, 100), hessian_cost(four, 400)]
+    assert costs == sorted(costs) and costs[0] > 1
+
+
+def test_the_same_rows_give_the_same_numbers():
+    objective = problem(BernoulliLogit())
+    one, two = (laplace(objective, sampled_start(objective, np.zeros(D)), Controls()) for _ in range(2))
+    assert_array_equal(one.posterior.mean, two.posterior.mean)
+    assert one.log_evidence == two.log_evidence
+
+
+def test_a_sample_fits_into_memory_however_many_rows_there_are():
+    class Many:
+        n_rows = 1_000_000_000
+
+    objective = replace(problem(BernoulliLogit(), n=500), rows=Many())
+    (size,) = sample_sizes(objective, D)  # one: every sample of rows that are not in memory is a pass
+    assert D * 1000 < size * D <= 10_000_000
