@@ -205,7 +205,7 @@ def _fused(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
 
 
 def _fused_gradient(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
-    return fused.gradient(kind, block.counted, frame, W)[1:]
+    return (fused.gradient(kind, block.counted, frame, W),)
 
 
 @singledispatch

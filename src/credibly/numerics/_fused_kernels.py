@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.numerics._fused_base import fast
-from credibly.numerics._fused_rows import expand_rows
+from credibly.numerics._fused_lines import PULLED, Lines, add_lines, by_column, line_scores, new_groups
+from credibly.numerics._fused_rows import expand_rows, row_slopes
 from credibly.numerics._fused_tile import (
     TILE,
     Steps,
@@ -23,7 +24,10 @@ from credibly.numerics._fused_tile import (
     scale_rows,
     scores,
 )
+from credibly.numerics._fused_vectors import WIDTH
 from credibly.numerics.arrays import Array
+
+LINE_NUMBERS = 2048  # read twice, the second time from the first-level cache: half of that
 
 Block = tuple[Array, Steps, Array, Array, Array]  # X flat, its steps, y, weight and offset (or nothing)
 
@@ -62,6 +66,13 @@ def add_offset(offset: Array, start: int, f: Array) -> None:
 
 
 @fast
+def multiply(grad: Array, weight: Array, start: int) -> None:
+    """Multiply the slopes by the weights from this row on, if there are any."""
+    for r in range(min(grad.size, weight.size - start)):
+        grad[r] *= weight[start + r]
+
+
+@fast
 def weigh(weight: Array, log_prob: Array, grad: Array) -> float:
     """Multiply the slopes by the weights; the weighted sum of log probabilities."""
     total = 0.0
@@ -79,8 +90,8 @@ def curvature_roots(weight: Array, curvature: Array) -> None:
 
 
 @fast
-def expand(kind: int, block: Block, start: int, tile: Tile) -> tuple[int, float]:
-    """Fill the tile from this row on; its length and log likelihood."""
+def score_tile(block: Block, start: int, tile: Tile) -> int:
+    """Fill the tile from this row on, with scores; its length."""
     X, steps, y, weight, offset = block
     rows = (start, min(TILE, y.size - start))
     n = fill(X, steps, rows, tile.frame, tile.Z)
@@ -90,21 +101,54 @@ def expand(kind: int, block: Block, start: int, tile: Tile) -> tuple[int, float]
     part(weight, 1.0, rows, tile.weight)
     scores(tile.Z, tile.u, tile.f[:n])
     add_offset(offset, start, tile.f[:n])
+    return n
+
+
+@fast
+def expand(kind: int, block: Block, start: int, tile: Tile) -> tuple[int, float]:
+    """Fill the tile from this row on; its length and log likelihood."""
+    n = score_tile(block, start, tile)
     expand_rows(kind, tile.f[:n], tile.y[:n], tile.work, tile.at)
     return n, weigh(tile.weight[:n], tile.at[0, :n], tile.at[1, :n])
 
 
 @fast
-def gradient(kind: int, block: Block, center: Array, scale: Array, u: Array) -> tuple[float, Array]:
-    """Log likelihood and score of a block."""
+def gradient(kind: int, block: Block, center: Array, scale: Array, u: Array) -> Array:
+    """Score of a block."""
     tile = new_tile(center, scale, u)
-    value, score = 0.0, np.zeros(tile.u.size)
-    for start in range(0, block[2].size, TILE):
-        n, log_prob = expand(kind, block, start, tile)
-        value += log_prob
+    score = np.zeros(tile.u.size)
+    done = add_score_of_lines(kind, block, tile, score)
+    for start in range(done, block[2].size, TILE):
+        n = score_tile(block, start, tile)
+        grad = tile.at[1, :n]
+        row_slopes(kind, tile.f[:n], tile.y[:n], tile.work, grad)
+        multiply(grad, tile.weight, 0)
         for i in range(0, score.size, 4):
-            add_score(tile.Z, i, tile.at[1, :n], score)
-    return value, score
+            add_score(tile.Z, i, grad, score)
+    return score
+
+
+@fast
+def add_score_of_lines(kind: int, block: Block, tile: Tile, score: Array) -> int:
+    """Add the score of the rows that can be read where they lie; how many that are."""
+    X, steps, y, weight, offset = block
+    d = tile.frame.shape[1]
+    whole = y.size - y.size % PULLED if d >= WIDTH and steps[1] == 1 else 0
+    at_once = max(PULLED, min(TILE, LINE_NUMBERS // d) // PULLED * PULLED)
+    lines = Lines(X, steps[0], d, new_groups(tile.frame, tile.u))
+    total, ones, intercept = np.zeros(lines.G.shape[1]), 0.0, tile.u[d] if tile.ones else 0.0
+    for start in range(0, whole, at_once):
+        n = min(at_once, whole - start)
+        rows, f, grad = (start, n), tile.f[:n], tile.at[1, :n]
+        line_scores(lines, rows, intercept, f)
+        add_offset(offset, start, f)
+        row_slopes(kind, f, y[start : start + n], tile.work, grad)
+        multiply(grad, weight, start)
+        ones += add_lines(lines, rows, grad, total)
+    by_column(total, tile.frame, score)
+    if tile.ones:
+        score[d] += ones
+    return whole
 
 
 @fast

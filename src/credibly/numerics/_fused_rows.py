@@ -1,7 +1,8 @@
 """Row by row: log p(y | f) of the hot likelihoods, its slope and its curvature, compiled.
 
-Each likelihood is one function that fills three arrays from scores f and targets y, and gives what its `expand` in
-`credibly.model.likelihoods` gives. Loops are short, with few arrays each: see `_fused_base`.
+Each likelihood is two functions of scores f and targets y: one for the slope, which is all that a gradient asks for, and
+one that makes the rest of what the first has left. Together they give what its `expand` in `credibly.model.likelihoods`
+gives. Loops are short, with few arrays each: see `_fused_base`.
 
 Notation
 --------
@@ -67,17 +68,23 @@ def exp_minus_abs(f: Array, e: Array) -> None:
 
 
 @exact
-def logit(f: Array, y: Array, work: Array, log_prob: Array, grad: Array, curvature: Array) -> None:
-    """log σ(±f) = min(±f, 0) - log(1 + e), ±σ(∓f) and σ(f) σ(-f)."""
+def logit(f: Array, y: Array, work: Array, grad: Array) -> None:
+    """±σ(∓f); leaves e."""
     e = work[0, : f.size]
     exp_minus_abs(f, e)
-    for r in range(f.size):
-        z = (2.0 * y[r] - 1.0) * f[r]
-        log_prob[r] = (z if z < 0.0 else 0.0) - log_of_quotient(e[r], 2.0 + e[r])
     for r in range(f.size):
         s = 2.0 * y[r] - 1.0
         larger = 1.0 / (1.0 + e[r])  # σ(|f|)
         grad[r] = s * (e[r] * larger if s * f[r] > 0.0 else larger)
+
+
+@exact
+def logit_rest(f: Array, y: Array, work: Array, log_prob: Array, curvature: Array) -> None:
+    """log σ(±f) = min(±f, 0) - log(1 + e), and σ(f) σ(-f)."""
+    e = work[0, : f.size]
+    for r in range(f.size):
+        z = (2.0 * y[r] - 1.0) * f[r]
+        log_prob[r] = (z if z < 0.0 else 0.0) - log_of_quotient(e[r], 2.0 + e[r])
     for r in range(f.size):
         larger = 1.0 / (1.0 + e[r])
         curvature[r] = (e[r] * larger) * larger
@@ -123,22 +130,29 @@ def log_cdf(z: Array, K: Array, Q: Array, log_prob: Array) -> None:
 
 
 @exact
-def probit(f: Array, y: Array, work: Array, log_prob: Array, grad: Array, curvature: Array) -> None:
-    """log Φ(z), ± its slope r, and its curvature r (z + r), which is r K₁ on the left."""
+def probit(f: Array, y: Array, work: Array, grad: Array) -> None:
+    """± the slope r of log Φ(z); leaves z, K and Q."""
     n = f.size
     z, K, Q = work[0, :n], work[1, :n], work[2, :n]
     for r in range(n):
         z[r] = (2.0 * y[r] - 1.0) * f[r]
     ladder(z, K)
     tails(z, K, Q)
-    log_cdf(z, K, Q, log_prob)
     for r in range(n):
         left = abs(z[r]) + K[r]  # φ/Φ
-        slope = Q[r] * left / (1.0 - Q[r]) if z[r] > 0.0 else left
-        curvature[r] = slope * (z[r] + slope if z[r] > 0.0 else K[r])
+        grad[r] = (2.0 * y[r] - 1.0) * (Q[r] * left / (1.0 - Q[r]) if z[r] > 0.0 else left)
+
+
+@exact
+def probit_rest(f: Array, work: Array, log_prob: Array, curvature: Array) -> None:
+    """log Φ(z), and its curvature r (z + r), which is r K₁ on the left."""
+    n = f.size
+    z, K, Q = work[0, :n], work[1, :n], work[2, :n]
+    log_cdf(z, K, Q, log_prob)
     for r in range(n):
         left = abs(z[r]) + K[r]
-        grad[r] = (2.0 * y[r] - 1.0) * (Q[r] * left / (1.0 - Q[r]) if z[r] > 0.0 else left)
+        slope = Q[r] * left / (1.0 - Q[r]) if z[r] > 0.0 else left
+        curvature[r] = slope * (z[r] + slope if z[r] > 0.0 else K[r])
 
 
 # --- Poisson, log link ----------------------------------------------------------------------------
@@ -177,8 +191,8 @@ def at_mean(y: Array, log_y: Array, out: Array) -> None:
 
 
 @exact
-def poisson(f: Array, y: Array, work: Array, log_prob: Array, grad: Array, curvature: Array) -> None:
-    """log p at μ = y less y (e^δ - 1 - δ), y - μ = -y (e^δ - 1) and μ: nothing cancels for large counts."""
+def poisson(f: Array, y: Array, work: Array, grad: Array) -> None:
+    """y - μ = -y (e^δ - 1), of which nothing cancels for large counts; leaves log y, δ, e^δ and e^δ - 1 - δ."""
     n = f.size
     log_y, delta, e, bend = work[0, :n], work[1, :n], work[2, :n], work[3, :n]
     for r in range(n):
@@ -186,22 +200,41 @@ def poisson(f: Array, y: Array, work: Array, log_prob: Array, grad: Array, curva
     for r in range(n):
         delta[r] = f[r] - log_y[r]
     exponentials(delta, e, bend)
+    for r in range(n):
+        grad[r] = -y[r] * (bend[r] + delta[r]) if y[r] > 0.0 else -e[r]
+
+
+@exact
+def poisson_rest(y: Array, work: Array, log_prob: Array, curvature: Array) -> None:
+    """log p at μ = y less y (e^δ - 1 - δ), and μ."""
+    n = y.size
+    log_y, e, bend = work[0, :n], work[2, :n], work[3, :n]
     at_mean(y, log_y, log_prob)
     for r in range(n):
         log_prob[r] -= y[r] * bend[r] if y[r] > 0.0 else e[r]
     for r in range(n):
-        grad[r] = -y[r] * (bend[r] + delta[r]) if y[r] > 0.0 else -e[r]
-    for r in range(n):
         curvature[r] = y[r] * e[r] if y[r] > 0.0 else e[r]
+
+
+@exact
+def row_slopes(kind: int, f: Array, y: Array, work: Array, grad: Array) -> None:
+    """The slope of every row's log probability; leaves in `work` what its value and curvature are made of."""
+    if kind == LOGIT:
+        logit(f, y, work, grad)
+    elif kind == PROBIT:
+        probit(f, y, work, grad)
+    else:
+        poisson(f, y, work, grad)
 
 
 @exact
 def expand_rows(kind: int, f: Array, y: Array, work: Array, out: Array) -> None:
     """Log probability, slope and curvature of every row, into the three rows of `out`."""
     n = f.size
+    row_slopes(kind, f, y, work, out[1, :n])
     if kind == LOGIT:
-        logit(f, y, work, out[0, :n], out[1, :n], out[2, :n])
+        logit_rest(f, y, work, out[0, :n], out[2, :n])
     elif kind == PROBIT:
-        probit(f, y, work, out[0, :n], out[1, :n], out[2, :n])
+        probit_rest(f, work, out[0, :n], out[2, :n])
     else:
-        poisson(f, y, work, out[0, :n], out[1, :n], out[2, :n])
+        poisson_rest(y, work, out[0, :n], out[2, :n])

@@ -209,15 +209,14 @@ def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
     return Sums(value, score[:D], information[:D, :D].copy())
 
 
-def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> tuple[float, Array]:
-    """Log likelihood of the weights W and its score: the first two of `sums`."""
+def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> Array:
+    """The score of the weights W: the second of `sums`, for less."""
     K, D = W.shape
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
     if kind == SOFTMAX:
-        value, score = _kernels(kind).gradient(*arguments)
-        return value, _by_class(score, K, D)
-    value, score = _kernels(kind).gradient(KINDS[kind], *arguments)
-    return value, score[:D]
+        return _by_class(_kernels(kind).gradient(*arguments)[1], K, D)
+    score: Array = _kernels(kind).gradient(KINDS[kind], *arguments)[:D]
+    return score
 
 
 def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:

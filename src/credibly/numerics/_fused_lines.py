@@ -1,0 +1,130 @@
+"""Sums over rows that are read where they lie, line by line, compiled: scores, their pull, a description of columns.
+
+A gradient needs every number of a row twice and nothing of a transposed tile, so that there is nothing to write: a few
+rows stay in the first-level cache between the two.
+
+Notation
+--------
+====  =======================================================================  ================
+X     rows with contiguous columns, in one flat stretch of memory              (b, d), d ≥ 4
+g     a group of four columns; the last one overlaps that before it            ⌈d/4⌉ of them
+G     what belongs to the columns, group by group: centres, then weights       (2, 4⌈d/4⌉)
+f     scores Σ_i (x_i - center_i) v_i                                          (≥ n,)
+====  =======================================================================  ================
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+
+from credibly.numerics._fused_base import fast, machine_code
+from credibly.numerics._fused_vectors import VECTOR, WIDTH, WORD, Vectors, intrinsic
+from credibly.numerics.arrays import Array
+
+SCORED = 4  # rows taken at a time where they are scored,
+PULLED = 8  # and where they are added up: the totals are loaded and stored once for so many
+AHEAD = 64  # rows from those that are scored to those sent for: memory is read while rows in the cache are computed with
+
+
+class Lines(NamedTuple):
+    """Rows where they lie, and what belongs to their columns."""
+
+    X: Array
+    step: int  # from a row to the next
+    d: int
+    G: Array
+
+
+@machine_code
+def _dots(  # noqa: PLR0913, PLR0917 - an instruction in all but name
+    typing: Any, X: Any, start: Any, step: Any, d: Any, G: Any, f: Any, to: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """f[to + r] = Σ_i (X[start + r·step + i] - G[0, i]) G[1, i], r < 4; rows further on are sent for."""
+
+    def generate(v: Vectors) -> None:
+        X, start, step, d, G, f, to = v.args
+        zero = ir.Constant(VECTOR, [0.0] * WIDTH)
+        sums = [cgutils.alloca_once(v.builder, VECTOR) for _ in range(SCORED)]
+        for total in sums:
+            v.builder.store(zero, total)
+        rows, ahead = v.rows(start, step, SCORED), v.builder.mul(step, WORD(AHEAD))
+        with cgutils.for_range(v.builder, v.groups(d)) as loop:
+            column, lanes = v.group(loop.index, d)
+            center, weight = (v.load(G, v.in_row(G, WORD(k), lanes)) for k in range(2))
+            for row, total in zip(rows, sums, strict=True):
+                here = v.plus(row, column)
+                v.prefetch(X, v.plus(here, ahead))
+                term = v.times(v.minus(v.load(X, here), center), weight)
+                v.builder.store(v.add(v.builder.load(total), term), total)
+        v.store(v.across(*(v.builder.load(total) for total in sums)), f, to)
+
+    return intrinsic(generate, X, types.intp, types.intp, types.intp, G, f, types.intp)
+
+
+@machine_code
+def _pulls(  # noqa: PLR0913, PLR0917 - an instruction in all but name
+    typing: Any, X: Any, start: Any, step: Any, d: Any, G: Any, grad: Any, at: Any, total: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """total[i] += Σ_r (X[start + r·step + i] - G[0, i]) grad[at + r], r < 8."""
+
+    def generate(v: Vectors) -> None:
+        X, start, step, d, G, grad, at, total = v.args
+        rows = v.rows(start, step, PULLED)
+        slopes = [v.spread(grad, v.plus(at, WORD(r))) for r in range(PULLED)]
+        with cgutils.for_range(v.builder, v.groups(d)) as loop:
+            column, lanes = v.group(loop.index, d)
+            center, sum_ = v.load(G, lanes), v.load(total, lanes)
+            for row, slope in zip(rows, slopes, strict=True):
+                sum_ = v.add(sum_, v.times(v.minus(v.load(X, v.plus(row, column)), center), slope))
+            v.store(sum_, total, lanes)
+
+    return intrinsic(generate, X, types.intp, types.intp, types.intp, G, grad, types.intp, total)
+
+
+@fast
+def new_groups(frame: Array, u: Array) -> Array:
+    """Centres, and weights over scales, by groups; lanes that the last group shares with another weigh nothing."""
+    d = frame.shape[1]
+    G = np.zeros((2, -(-d // 4) * 4))
+    for lane in range(G.shape[1]):
+        group = lane - lane % 4
+        column = min(group, d - 4) + lane % 4
+        G[0, lane] = frame[0, column]
+        G[1, lane] = u[column] * frame[1, column] if column >= group else 0.0
+    return G
+
+
+@fast
+def line_scores(lines: Lines, rows: tuple[int, int], b: float, f: Array) -> None:
+    """Scores, b added, of so many rows (a multiple of four) from the first on."""
+    start, n = rows
+    for r in range(0, n, 4):
+        _dots(lines.X, (start + r) * lines.step, lines.step, lines.d, lines.G, f, r)
+    for r in range(n):
+        f[r] += b
+
+
+@fast
+def add_lines(lines: Lines, rows: tuple[int, int], grad: Array, total: Array) -> float:
+    """total += Σ_r grad_r (x_r - center), by groups, over a multiple of eight rows; Σ_r grad_r."""
+    start, n = rows
+    for r in range(0, n, 8):
+        _pulls(lines.X, (start + r) * lines.step, lines.step, lines.d, lines.G, grad, r, total)
+    ones = 0.0
+    for r in range(n):
+        ones += grad[r]
+    return ones
+
+
+@fast
+def by_column(total: Array, frame: Array, out: Array) -> None:
+    """Add totals by groups to those of columns, in units of the frame."""
+    d = frame.shape[1]
+    for lane in range(total.size):
+        group = lane - lane % 4
+        column = min(group, d - 4) + lane % 4
+        if column >= group:
+            out[column] += total[lane] * frame[1, column]
