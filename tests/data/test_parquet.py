@@ -113,7 +113,7 @@ def test_blocks_come_in_order_with_all_that_belongs_to_them(folder):
     assert_array_equal(np.concatenate(offset), np.arange(N) / 7)
     assert where[0] == "part-0.parquet, row group 0"
     assert where[-1] == "part-2.parquet, row group 7"
-    assert all(block.X.flags.c_contiguous and block.X.dtype == np.float64 for block in blocks)
+    assert all(block.X.flags.f_contiguous and block.X.dtype == np.float64 for block in blocks)
 
 
 def test_what_is_known_without_reading_rows(folder):

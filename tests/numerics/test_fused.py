@@ -345,9 +345,10 @@ def test_says_when_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
         fused._kernels.cache_clear()
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (127, 4), (129, 30), (1000, 7)])
-def test_columns_are_described_as_numpy_does(shape):
-    X = 1e6 + np.random.default_rng(shape[0]).normal(size=shape)
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (127, 4), (129, 30), (480, 2), (1000, 7)])
+def test_columns_are_described_as_numpy_does(shape, order):
+    X = np.asarray(1e6 + np.random.default_rng(shape[0]).normal(size=shape), order=order)
     mean, scatter, low, high = fused.describe(X)
     # Deviations from the mean: of the second order in the mean's own rounding, 1e6 times the unit in the last place.
     np.testing.assert_allclose(mean, X.mean(axis=0), rtol=1e-14)
@@ -356,8 +357,9 @@ def test_columns_are_described_as_numpy_does(shape):
     assert (high == X.max(axis=0)).all()
 
 
+@pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_shows_in_the_mean(bad):
-    X = np.ones((300, 3))
+def test_what_is_not_finite_shows_in_the_mean(bad, order):
+    X = np.ones((300, 3), order=order)
     X[137, 1] = bad
     assert np.isfinite(fused.describe(X)[0]).tolist() == [True, False, True]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import Block, MemoryRows, Rows
+from credibly.data.source import Block, MemoryRows, Rows, Stored
 from credibly.numerics import fused
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import is_sparse, scratch
@@ -54,6 +54,7 @@ def describe(rows: Rows) -> Columns:
     array([1., 1.])
     """
     numbers = rows.X.size if isinstance(rows, MemoryRows) and not is_sparse(rows.X) else 0
+    numbers = rows.n_rows * len(rows.names) if isinstance(rows, Stored) else numbers
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
         return rows.sum(partial(describe_block, compiled=fused.pays(fused.COLUMNS, numbers)), merge_columns)
 
@@ -61,7 +62,7 @@ def describe(rows: Rows) -> Columns:
 def describe_block(block: Block, *, compiled: bool = False) -> Columns:
     """Means, spreads and extremes of the columns of one block; `compiled` where that is worth it."""
     X, weight = block.X, block.weight
-    if compiled and weight is None and isinstance(X, np.ndarray) and X.flags.c_contiguous:
+    if compiled and weight is None and isinstance(X, np.ndarray) and X.flags.forc:
         found = fused.describe(X)
         if np.isfinite(found[0]).all():  # else the extremes have passed over what is not
             return Columns(float(len(X)), *found)

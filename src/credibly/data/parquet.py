@@ -288,10 +288,10 @@ def _picked(blocks: Iterator[Block], numbers: Sequence[Codes], standing: Array) 
 
 
 def _joined(blocks: Sequence[Block]) -> Block:
-    """Blocks as one."""
+    """Blocks as one, its rows contiguous: they are to be picked from."""
     X, y, weight, offset, _where = zip(*blocks, strict=True)
-    weights = None if weight[0] is None else np.concatenate(weight)
-    return Block(np.concatenate(X), np.concatenate(y), weights, None if offset[0] is None else np.concatenate(offset))
+    weights, offsets = (None if it[0] is None else np.concatenate(it) for it in (weight, offset))
+    return Block(np.ascontiguousarray(np.concatenate(X)), np.concatenate(y), weights, offsets)
 
 
 class _Buffer:

@@ -1,11 +1,10 @@
 """Columns of Parquet files as columns of a design: numbers as they are, categories as one indicator for each level.
 
-A batch of decoded columns is turned into blocks of contiguous rows tile by tile: the columns of a tile are copied one
-after the other into an array that stays in the cache, and that is copied once more, transposed.
+The columns of a block are copied once, one after the other, into a table that fits the cache and whose columns are
+contiguous. A copy, since each column of a batch lies somewhere else; read in place, from memory, they are no faster.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Any, NamedTuple
 
@@ -14,10 +13,9 @@ import pyarrow as pa
 from pyarrow import types
 
 from credibly.data.parquet_files import shortened
-from credibly.data.source import CACHED_NUMBERS, Code
+from credibly.data.source import Code
 from credibly.errors import InputError, TableError
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.linalg import scratch
 
 MOST_LEVELS = 1000  # of one category: each is a column of the design
 MISSING, UNSEEN, REFERENCE = -1, -2, -3  # codes of cells that are no level with a column
@@ -257,6 +255,7 @@ class Batch(NamedTuple):
     features: tuple[Feature, ...]
     cells: tuple[AnyArray, ...]
     n_rows: int
+    alike: Any = None  # the columns as pyarrow has them, where all are float64 without gaps
 
     @property
     def n_columns(self) -> int:
@@ -264,33 +263,24 @@ class Batch(NamedTuple):
         return self.features[-1].stop
 
     def rows(self, start: int, stop: int) -> Array:
-        """Some rows of the design, contiguous."""
-        d = self.n_columns
-        out = np.empty((stop - start, d))
-        for low, high in tiles(start, stop, max(64, CACHED_NUMBERS // d)):
-            tile = scratch(d, high - low)
-            for feature, cells in zip(self.features, self.cells, strict=True):
-                if feature.levels is None:
-                    tile[feature.start] = cells[low:high]
-                else:
-                    _indicate(tile[feature.start : feature.stop], cells[low:high])
-            np.copyto(out[low - start : high - start], tile.T)
-        return out
+        """Some rows of the design, its columns contiguous: they come as columns, and kernels run down columns."""
+        if self.alike is not None:  # the same copy in one call, in memory that pyarrow keeps at hand
+            return np.asarray(self.alike.slice(start, stop - start).to_tensor(row_major=False).to_numpy())
+        out = np.empty((self.n_columns, stop - start))
+        for feature, cells in zip(self.features, self.cells, strict=True):
+            if feature.levels is None:
+                out[feature.start] = cells[start:stop]
+            else:
+                _indicate(out[feature.start : feature.stop], cells[start:stop])
+        return out.T
 
 
-def _indicate(tile: Array, codes: Codes) -> None:
+def _indicate(indicators: Array, codes: Codes) -> None:
     """A one where the level is, NaN everywhere where it is missing, zeros where it was never seen."""
-    tile[:] = 0.0
+    indicators[:] = 0.0
     (known,) = np.nonzero(codes >= 0)
-    tile[codes[known], known] = 1.0
-    tile[:, codes == MISSING] = np.nan
-
-
-def tiles(start: int, stop: int, most: int) -> Iterator[tuple[int, int]]:
-    """Cuts of almost the same size."""
-    n = -(-(stop - start) // most)
-    ends = [start + (stop - start) * k // n for k in range(n + 1)]
-    return pairwise(ends)
+    indicators[codes[known], known] = 1.0
+    indicators[:, codes == MISSING] = np.nan
 
 
 def batch_of(decoded: Any, features: tuple[Feature, ...]) -> tuple[Batch, dict[str, frozenset[str]]]:
@@ -310,4 +300,11 @@ def batch_of(decoded: Any, features: tuple[Feature, ...]) -> tuple[Batch, dict[s
         cells.append(np.where(found.codes == UNSEEN, MISSING, found.codes) if feature.reference else found.codes)
         if found.unseen:
             unseen[feature.name] = found.unseen
-    return Batch(features, tuple(cells), decoded.num_rows), unseen
+    return Batch(features, tuple(cells), decoded.num_rows, _alike(decoded, features)), unseen
+
+
+def _alike(decoded: Any, features: tuple[Feature, ...]) -> Any:
+    """The columns of the features, if they are the design: float64 throughout, and no cell is missing."""
+    chosen = decoded.select([feature.name for feature in features])
+    plain = all(types.is_float64(column.type) and not column.null_count for column in chosen.columns)
+    return chosen if plain and all(feature.levels is None for feature in features) else None

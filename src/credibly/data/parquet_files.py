@@ -20,7 +20,7 @@ from pyarrow import types
 
 from credibly.errors import DataWarning, InputError, TableError
 
-READ_AHEAD = 1 << 20  # bytes of a column that are fetched at a time: a whole row group of all columns may be gigabytes
+READ_AHEAD = 1 << 19  # bytes of a column that are fetched at a time: a whole row group of all columns may be gigabytes
 THRIFT_LIMIT = 1 << 28  # bytes and items of metadata, so that a damaged file cannot ask for all memory
 HIVE = re.compile(r"[^=]+=.*")  # a folder that stands for the value of a column
 ROW_NAMES = re.compile(r"__index_level_\d+__")  # what pandas makes of an index without a name

@@ -200,9 +200,12 @@ def first_pass(
 
 
 def _look(block: Block, names: list[str], read: Callable[[Block], Look], *, compiled: bool) -> Look:
-    if not np.isfinite(block.X.sum(dtype=np.float64)):
+    with np.errstate(over="ignore", invalid="ignore"):  # on a worker, too
+        columns = describe_block(block, compiled=compiled)
+    seen = columns.mean if block.weight is None else block.X  # rows of weight zero are not described
+    if not np.isfinite(seen.sum(dtype=np.float64)):
         refuse_not_finite(block.X, names, block.where)
-    return (*describe_block(block, compiled=compiled), float(np.count_nonzero(block.weights)), *read(block))
+    return (*columns, float(np.count_nonzero(block.weights)), *read(block))
 
 
 def labels_of(block: Block) -> Look:

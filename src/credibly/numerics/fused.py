@@ -139,7 +139,8 @@ def load(*kinds: str) -> None:
     for kind in kinds or (*KINDS, SOFTMAX, COLUMNS):
         _LEDGER.loaded.add(_module_of(kind))
         if kind == COLUMNS:
-            describe(np.ones((1, 1)))
+            describe(np.ones((2, 2)))
+            describe(np.ones((2, 2), order="F"))
             continue
         rows, frame = _Row(np.ones((1, 1)), np.ones(1), None, None), _Unit(np.zeros(1), np.ones(1), False)
         W = np.zeros((2 if kind == SOFTMAX else 1, 1))
@@ -227,7 +228,9 @@ def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
     >>> describe(np.array([[1.0, 5.0], [3.0, 5.0]]))[:2]
     (array([2., 5.]), array([2., 0.]))
     """
-    mean, scatter, low, high = _kernels(COLUMNS).sums(_as_compiled(X))
+    down = X.flags.f_contiguous and not X.flags.c_contiguous
+    kernels = _kernels(COLUMNS)
+    mean, scatter, low, high = kernels.sums_down(_as_compiled(X.T)) if down else kernels.sums(_as_compiled(X))
     return mean, scatter, low, high
 
 
