@@ -24,7 +24,10 @@ SAMPLE_GROWTH = (4, 16)  # and so many times more rows where
 HONEST = 3  # nats of loss for each weight are not left in the sample: a weight takes half a nat off its own rows
 SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left
 SAMPLE_STEPS = 30
-COLUMNS_PER_PASS = 70  # columns that make a pass with a Gram matrix dearer by one with the gradient alone
+HESSIAN_BASE, COLUMNS_PER_PASS = (
+    2.2,
+    60,
+)  # a pass with a Gram matrix, in passes with the gradient alone: more with columns
 READING = 5.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
 UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
@@ -78,7 +81,7 @@ def hessian_cost(objective: Objective, n_weights: int) -> float:
     A weighted Gram matrix for every two classes; for rows that are not in memory, reading costs more than either.
     """
     K, d = len(objective.contrast), n_weights / objective.contrast.shape[1]
-    in_memory = 1.5 + max(1, K * (K - 1) // 2) * d / COLUMNS_PER_PASS
+    in_memory = HESSIAN_BASE + max(1, K * (K - 1) // 2) * d / COLUMNS_PER_PASS
     reading = 0.0 if isinstance(objective.rows, MemoryRows) else READING
     return float(reading + in_memory) / (reading + 1)
 

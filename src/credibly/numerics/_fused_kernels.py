@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.numerics._fused_base import fast
-from credibly.numerics._fused_lines import PULLED, Lines, add_lines, by_column, line_scores, new_groups
+from credibly.numerics._fused_lines import LINE, PULLED, Lines, add_lines, by_column, line_scores, new_groups, send_for
 from credibly.numerics._fused_rows import expand_rows, row_slopes
 from credibly.numerics._fused_tile import (
     TILE,
@@ -136,7 +136,7 @@ def add_score_of_lines(kind: int, block: Block, tile: Tile, score: Array) -> int
     whole = y.size - y.size % PULLED if d >= WIDTH and steps[1] == 1 else 0
     at_once = max(PULLED, min(TILE, LINE_NUMBERS // d) // PULLED * PULLED)
     lines = Lines(X, steps[0], d, new_groups(tile.frame, tile.u))
-    total, ones, intercept = np.zeros(lines.G.shape[1]), 0.0, tile.u[d] if tile.ones else 0.0
+    total, ones, intercept = np.zeros(lines.G.shape[1]), 0.0, float(tile.u[d]) if tile.ones else 0.0
     for start in range(0, whole, at_once):
         n = min(at_once, whole - start)
         rows, f, grad = (start, n), tile.f[:n], tile.at[1, :n]
@@ -152,12 +152,19 @@ def add_score_of_lines(kind: int, block: Block, tile: Tile, score: Array) -> int
 
 
 @fast
-def add_score_and_gram(Z: Array, grad: Array, root: Array, score: Array, H: Array) -> None:
-    """Add Z grad to the score, and Z diag(root²) Zᵀ to H in blocks that touch its lower triangle; Z is left scaled."""
+def add_score_and_gram(tile: Tile, n: int, score: Array, H: Array, coming: tuple[Array, int, int]) -> None:
+    """Add Z grad to the score, and Z diag(root²) Zᵀ to H in blocks that touch its lower triangle; Z is left scaled.
+
+    Meanwhile the rows that come next are sent for, a few lines of memory at a time.
+    """
+    Z, grad, root = tile.Z, tile.at[1, :n], tile.at[2, :n]
+    X, at, lines = coming
     for i in range(0, score.size, 4):
         add_score(Z, i, grad, score)
         scale_rows(Z, i, root)
         for j in range(0, i + 4, 3):  # rows of Z past i + 4 are not scaled yet: that is above the diagonal
+            send_for(X, at, lines)
+            at += LINE * lines
             add_products(Z, i, Z, j, root.size, H, i)
 
 
@@ -165,12 +172,13 @@ def add_score_and_gram(Z: Array, grad: Array, root: Array, score: Array, H: Arra
 def sums(kind: int, block: Block, center: Array, scale: Array, u: Array) -> tuple[float, Array, Array]:
     """Log likelihood, score and information of a block; beyond the D weights there is nothing of use."""
     tile = new_tile(center, scale, u)
-    D = tile.u.size
+    D, step = tile.u.size, block[1][0] if block[1][1] == 1 else 0
+    lines = -(-24 * TILE * step // (LINE * D * D))  # there are more than D²/24 blocks of products: all of the next tile
     value, score, H = 0.0, np.zeros(D), np.zeros((D, D + 2))
     for start in range(0, block[2].size, TILE):
         n, log_prob = expand(kind, block, start, tile)
         value += log_prob
         curvature_roots(tile.weight[:n], tile.at[2, :n])
-        add_score_and_gram(tile.Z, tile.at[1, :n], tile.at[2, :n], score, H)
+        add_score_and_gram(tile, n, score, H, (block[0], (start + TILE) * step, lines))
     mirror(H)
     return value, score, H

@@ -17,16 +17,16 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
-from credibly.numerics._fused_vectors import VECTOR, WIDTH, WORD, Vectors, intrinsic
+from credibly.numerics._fused_vectors import WORD, Vectors, intrinsic
 from credibly.numerics.arrays import Array
 
 SCORED = 4  # rows taken at a time where they are scored,
 PULLED = 8  # and where they are added up: the totals are loaded and stored once for so many
-AHEAD = 64  # rows from those that are scored to those sent for: memory is read while rows in the cache are computed with
+LINE = 8  # numbers in a line of memory
+AHEAD = 64  # rows from those being scored to those sent for: memory is read while the cache is computed with
 
 
 class Lines(NamedTuple):
@@ -46,10 +46,7 @@ def _dots(  # noqa: PLR0913, PLR0917 - an instruction in all but name
 
     def generate(v: Vectors) -> None:
         X, start, step, d, G, f, to = v.args
-        zero = ir.Constant(VECTOR, [0.0] * WIDTH)
-        sums = [cgutils.alloca_once(v.builder, VECTOR) for _ in range(SCORED)]
-        for total in sums:
-            v.builder.store(zero, total)
+        sums = [v.variable(v.zero) for _ in range(SCORED)]
         rows, ahead = v.rows(start, step, SCORED), v.builder.mul(step, WORD(AHEAD))
         with cgutils.for_range(v.builder, v.groups(d)) as loop:
             column, lanes = v.group(loop.index, d)
@@ -58,8 +55,8 @@ def _dots(  # noqa: PLR0913, PLR0917 - an instruction in all but name
                 here = v.plus(row, column)
                 v.prefetch(X, v.plus(here, ahead))
                 term = v.times(v.minus(v.load(X, here), center), weight)
-                v.builder.store(v.add(v.builder.load(total), term), total)
-        v.store(v.across(*(v.builder.load(total) for total in sums)), f, to)
+                v.set(total, v.add(v.get(total), term))
+        v.store(v.across(*map(v.get, sums)), f, to)
 
     return intrinsic(generate, X, types.intp, types.intp, types.intp, G, f, types.intp)
 
@@ -82,6 +79,18 @@ def _pulls(  # noqa: PLR0913, PLR0917 - an instruction in all but name
             v.store(sum_, total, lanes)
 
     return intrinsic(generate, X, types.intp, types.intp, types.intp, G, grad, types.intp, total)
+
+
+@machine_code
+def send_for(typing: Any, X: Any, start: Any, lines: Any) -> tuple[Any, Callable[..., Any]]:
+    """Ask for so many lines of memory from X[start] on, which may lie past the end."""
+
+    def generate(v: Vectors) -> None:
+        X, start, lines = v.args
+        with cgutils.for_range(v.builder, lines) as loop:
+            v.prefetch(X, v.plus(start, v.builder.mul(loop.index, WORD(LINE))))
+
+    return intrinsic(generate, X, types.intp, types.intp)
 
 
 @fast

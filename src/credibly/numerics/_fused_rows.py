@@ -1,8 +1,8 @@
 """Row by row: log p(y | f) of the hot likelihoods, its slope and its curvature, compiled.
 
-Each likelihood is two functions of scores f and targets y: one for the slope, which is all that a gradient asks for, and
-one that makes the rest of what the first has left. Together they give what its `expand` in `credibly.model.likelihoods`
-gives. Loops are short, with few arrays each: see `_fused_base`.
+Each likelihood is two functions of scores f and targets y: one for the slope, which is all that a gradient asks for,
+and one that makes the rest of what the first has left. Together they give what its `expand` in
+`credibly.model.likelihoods` gives. Loops are short, with few arrays each: see `_fused_base`.
 
 Notation
 --------

@@ -1,7 +1,6 @@
 """A tile of the design and the sums over it, compiled; everything is vectorised along the rows of the tile.
 
-Numba leaves the vectorising of straight-line code switched off, hence the one piece of LLVM written by hand, a 4 by 4
-transposition.
+Numba leaves the vectorising of straight-line code switched off, hence a 4 by 4 transposition in LLVM's own words.
 
 Notation
 --------
@@ -14,14 +13,14 @@ H     Σ c zzᵀ for weights c, built in its lower triangle              (≥ D,
 ====  ==============================================================  ================
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
 from numba.core import types
 
 from credibly.numerics._fused_base import fast, machine_code
+from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic
 from credibly.numerics.arrays import Array
 
 # Rows of a tile. Long, so that the sums across vector lanes at the end of each dot product cost little; 240 rows of
@@ -38,39 +37,17 @@ def _turn(  # noqa: PLR0913, PLR0917 - an instruction in all but name
 ) -> tuple[Any, Callable[..., Any]]:
     """Z[column + i, to + r] = (X[start + r·step + i] - frame[0, column + i]) · frame[1, column + i], i and r < 4."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
-        word, half, four = ir.IntType(64), ir.VectorType(ir.IntType(32), 4), ir.VectorType(ir.DoubleType(), 4)
-        X, _, _, _, frame, Z, _ = (
-            context.make_array(kind)(context, builder, arg) if isinstance(kind, types.Array) else None
-            for kind, arg in zip(signature.args, args, strict=True)
-        )
-        _, start, step, column, _, _, to = args
-
-        def at(array: Any, offset: Any) -> Any:
-            """Where four numbers are, counted from the array's first."""
-            return builder.bitcast(builder.gep(array.data, [offset]), four.as_pointer())
-
-        def in_row(array: Any, i: Any, j: Any) -> Any:
-            """The offset of array[i, j]; rows of the array are contiguous."""
-            return builder.add(builder.mul(i, builder.extract_value(array.shape, 1)), j)
-
-        def load(array: Any, offset: Any) -> Any:
-            return builder.load(at(array, offset), align=8)
-
-        def pick(a: Any, b: Any, *lanes: int) -> Any:
-            return builder.shuffle_vector(a, b, half(lanes))
-
-        center, inverse = (load(frame, in_row(frame, word(k), column)) for k in range(2))
-        rows = [load(X, builder.add(start, builder.mul(step, word(r)))) for r in range(4)]
-        z = [builder.fmul(builder.fsub(row, center), inverse) for row in rows]
-        even = [pick(z[r], z[r + 1], 0, 4, 2, 6) for r in (0, 2)]
-        odd = [pick(z[r], z[r + 1], 1, 5, 3, 7) for r in (0, 2)]
-        turned = [pick(*pair, *lanes) for lanes in ((0, 1, 4, 5), (2, 3, 6, 7)) for pair in (even, odd)]
+    def generate(v: Vectors) -> None:
+        X, start, step, column, frame, Z, to = v.args
+        center, inverse = (v.load(frame, v.in_row(frame, WORD(k), column)) for k in range(2))
+        z = [v.times(v.minus(v.load(X, row), center), inverse) for row in v.rows(start, step, WIDTH)]
+        even = [v.pick(z[r], z[r + 1], 0, 4, 2, 6) for r in (0, 2)]
+        odd = [v.pick(z[r], z[r + 1], 1, 5, 3, 7) for r in (0, 2)]
+        turned = [v.pick(*pair, *lanes) for lanes in ((0, 1, 4, 5), (2, 3, 6, 7)) for pair in (even, odd)]
         for i, vector in enumerate(turned):
-            builder.store(vector, at(Z, in_row(Z, builder.add(column, word(i)), to)), align=8)
-        return context.get_dummy_value()
+            v.store(vector, Z, v.in_row(Z, v.plus(column, WORD(i)), to))
 
-    return types.void(X, types.intp, types.intp, types.intp, frame, Z, types.intp), generate
+    return intrinsic(generate, X, types.intp, types.intp, types.intp, frame, Z, types.intp)
 
 
 @fast

@@ -26,6 +26,8 @@ class Vectors:
         What numba gives to the generator of an intrinsic.
     """
 
+    zero = ir.Constant(VECTOR, [0.0] * WIDTH)
+
     def __init__(self, context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> None:
         self.builder = builder
         self.args = [
@@ -87,6 +89,21 @@ class Vectors:
     def times(self, a: Any, b: Any) -> Any:
         """Product of vectors, lane by lane."""
         return self.builder.fmul(a, b, flags=FUSED)
+
+    def variable(self, start: Any) -> Any:
+        """A vector that changes in a loop."""
+        with self.builder.goto_entry_block():  # room on the stack once, not once in every round of a loop
+            place = self.builder.alloca(VECTOR)
+        self.set(place, start)
+        return place
+
+    def get(self, variable: Any) -> Any:
+        """What it holds."""
+        return self.builder.load(variable)
+
+    def set(self, variable: Any, vector: Any) -> None:
+        """Let it hold this."""
+        self.builder.store(vector, variable)
 
     def rows(self, start: Any, step: Any, count: int) -> list[Any]:
         """Offsets of this many rows."""
