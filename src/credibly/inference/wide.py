@@ -17,7 +17,7 @@ import numpy as np
 from credibly.inference.curvature import Expanded, RowPasses, curvature_of, score_curvature
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import InferenceResult, WideGaussian
-from credibly.inference.preconditioner import Preconditioner, preconditioner, solved
+from credibly.inference.preconditioner import preconditioner, solved
 from credibly.inference.wide_directions import Checks, Found, Known, determined, directions
 from credibly.numerics.arrays import Array
 from credibly.numerics.low_rank import ChosenDirections, WidePrecision
@@ -134,13 +134,20 @@ def _held(passes: RowPasses, found: Found) -> ChosenDirections:
 
 
 def _exact(passes: RowPasses, mode: WideMode, rng: np.random.Generator) -> tuple[Checks, Known, float, float]:
-    """Variances of some rows, anchors, and log det(I + H) with its standard error, by conjugate gradients."""
-    K, D = passes.shape
+    """Variances of some rows, anchors, and log det(I + H) with its standard error: one run of conjugate gradients."""
+    (K, D), n = passes.shape, len(mode.at.weight)
     near = preconditioner(passes, mode.at, mode.diagonal)
-    known = _anchors(passes, mode, near)
-    checks = _checks(passes, mode, near, known, rng)
-    probes = rng.choice([-1.0, 1.0], (n_probes(K * D), K * D))
-    logs = solved(passes, mode.at, near, near.colour(probes), LOG_TOL).log_quadratic()
+    anchors = _anchors(passes, mode)
+    chosen = np.sort(rng.choice(n, min(n, max(FEWEST_CHECKED, CHECKED_SCORES // K)), replace=False))
+    rows = passes.whitened_rows(chosen)
+    probes = near.colour(rng.choice([-1.0, 1.0], (n_probes(K * D), K * D)))
+    parts = anchors.reshape(-1, K * D), _every_class(rows, K), probes
+    tol = np.repeat([ANCHOR_TOL, VARIANCE_TOL, LOG_TOL], [len(part) for part in parts])
+    found, n_anchors = solved(passes, mode.at, near, np.concatenate(parts), tol), len(parts[0])
+    known = _known(anchors, found.x[:n_anchors].reshape(anchors.shape))
+    sigma = np.einsum("md,mkld->mkl", rows, found.x[n_anchors : -len(probes)].reshape(-1, K, K, D))
+    checks = _checks(rows, sigma, curvature_of(passes, mode.at, chosen), known)
+    logs = found.of(slice(-len(probes), None)).log_quadratic()
     return checks, known, float(near.logdet + logs.mean()), float(logs.std(ddof=1) / np.sqrt(len(logs)))
 
 
@@ -149,44 +156,44 @@ def _every_class(rows: Array, K: int) -> Array:
     return np.asarray(np.einsum("md,kl->mkld", rows, np.eye(K))).reshape(len(rows) * K, -1)
 
 
-def _anchors(passes: RowPasses, mode: WideMode, near: Preconditioner) -> Known:
-    """The scores of the empty row, which are the intercepts, and of the mean row, with their exact covariances.
+def _anchors(passes: RowPasses, mode: WideMode) -> Array:
+    """The scores of the empty row, which are the intercepts, and of the mean row, as vectors (2, K, K·D).
 
     All rows have the intercept in common, and columns that are not negative make up for it together: no direction of
     large curvature tells that, and a diagonal says the contrary. Under `Categorical` the first score, the mean over
-    classes, is left to the prior, and needs no anchor. Where the mean row is nearly the empty one it would say what
-    that says, but for errors of the solutions; there it is left out.
+    classes, is left to the prior, and needs no anchor.
     """
     K, D = passes.shape
     if not passes.frame.intercept:
-        return Known(np.zeros((K * D, 0)), np.zeros((K * D, 0)))
-    c = score_curvature(passes, mode.at).mean(axis=1)
+        return np.zeros((0, K, K * D))
+    c, empty = score_curvature(passes, mode.at).mean(axis=1), np.eye(1, D, D - 1)
     total = passes.parts.sum(lambda part, cut: (np.asarray(part.X.T @ c[cut]),))[0]
-    Phi = np.vstack([np.eye(1, D, D - 1), np.append(total / c.sum(), 1.0)]) if c.any() else np.eye(1, D, D - 1)
+    Phi = np.vstack([empty, np.append(total / c.sum(), 1.0)]) if c.any() else empty
     rows = passes.prior.arrow.whiten(passes.frame.rows_to_frame(Phi))
-    b = _every_class(rows, K).reshape(len(rows), K, -1)[:, min(K - 1, 1) :]
-    F = solved(passes, mode.at, near, b.reshape(-1, K * D), ANCHOR_TOL).x.reshape(b.shape)
-    S = np.einsum("akd,lkd->kal", b, F)
-    told = np.einsum("kl,kl->lk", S[:, 0], S[:, 0]) / (S[:, 0, 0] * np.einsum("kll->lk", S))
-    used = told < 1 - RESOLVED
-    used[0] = True
-    return Known(b[used].T, F[used].T)
+    return _every_class(rows, K).reshape(len(rows), K, -1)[:, min(K - 1, 1) :]
 
 
-def _checks(passes: RowPasses, mode: WideMode, near: Preconditioner, known: Known, rng: np.random.Generator) -> Checks:
-    """Variances of some rows, as if each were new."""
-    K, n = passes.shape[0], len(mode.at.weight)
-    chosen = np.sort(rng.choice(n, min(n, max(FEWEST_CHECKED, CHECKED_SCORES // K)), replace=False))
-    rows, W = passes.whitened_rows(chosen), curvature_of(passes, mode.at, chosen)
-    b, m = _every_class(rows, K), len(chosen)
-    against = solved(passes, mode.at, near, b, VARIANCE_TOL).x
-    sigma = np.einsum("mkd,mld->mkl", b.reshape(m, K, -1), against.reshape(m, K, -1))
-    along = (b @ known.exact).reshape(m, K, -1)
+def _known(E: Array, F: Array) -> Known:
+    """Anchors E (a, k, M) and their covariances F; where the mean row is nearly the empty one it is left out.
+
+    There it would say what that says, but for errors of the solutions.
+    """
+    used = np.ones(E.shape[:2], dtype=bool)
+    if len(E) > 1:
+        S = np.einsum("akm,lkm->kal", E, F)
+        used[1] = S[:, 0, 1] ** 2 < (1 - RESOLVED) * S[:, 0, 0] * S[:, 1, 1]
+    return Known(E[used].T, F[used].T)
+
+
+def _checks(rows: Array, sigma: Array, W: Array, known: Known) -> Checks:
+    """Variances of some rows as if each were new, from the covariances sigma (m, K, K) of their scores."""
+    K, m = sigma.shape[1], len(rows)
+    along = (_every_class(rows, K) @ known.exact).reshape(m, K, -1)
     without = np.eye(K) - np.swapaxes(W @ sigma, 1, 2)
     left_out, leans = np.linalg.solve(without, sigma), np.linalg.solve(without, along)  # (Σ⁻¹ - W)⁻¹
     spread = known.ends.T @ known.exact + np.swapaxes(along, 1, 2) @ W @ leans
     anchored = leans @ np.linalg.solve(spread, np.swapaxes(leans, 1, 2))
-    return Checks(rows, np.einsum("mkk->mk", W), determined(left_out), anchored)
+    return Checks(rows, np.einsum("mkk->mk", W), determined(np.asarray(left_out, dtype=float)), anchored)
 
 
 def n_probes(size: int) -> int:

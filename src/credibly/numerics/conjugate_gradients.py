@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 
 Operator = Callable[[Array], Array]
 
@@ -32,6 +32,10 @@ class Solved(NamedTuple):
     def steps(self) -> int:
         """How often A was applied."""
         return len(self.alpha)
+
+    def of(self, chosen: slice) -> "Solved":
+        """Some of the right-hand sides."""
+        return Solved(self.x[chosen], self.alpha[:, chosen], self.beta[:, chosen], self.start[chosen])
 
     def log_quadratic(self) -> Array:
         """cᵀ log(L⁻¹AL⁻ᵀ) c with b = Lc for a preconditioner P = LLᵀ (the identity without), by Gauss quadrature.
@@ -54,11 +58,21 @@ def _first_log(alpha: Array, beta: Array) -> float:
     return float(vectors[0] ** 2 @ np.log(values))
 
 
+def _to_some(apply: Operator, p: Array, active: AnyArray) -> Array:
+    """A p where that is wanted, 0 elsewhere."""
+    if active.all():
+        return apply(p)
+    out = np.zeros_like(p)
+    out[active] = apply(p[active])
+    return out
+
+
 def conjugate_gradients(
-    apply: Operator, b: Array, precondition: Operator | None = None, *, tol: float, most: int
+    apply: Operator, b: Array, precondition: Operator | None = None, *, tol: float | Array, most: int
 ) -> Solved:
     """Solve A x = b until bᵀx = bᵀA⁻¹b is known to the relative accuracy `tol`, or `most` steps were taken.
 
+    `tol` may be one for every right-hand side; A is applied to those only that are not done.
     bᵀx rises with every step; k steps of which the last adds the share s are enough when k·s ≤ tol. A small residual
     would not do: where A is ill-conditioned, most of bᵀA⁻¹b may lie in what the residual hardly shows.
 
@@ -82,7 +96,7 @@ def conjugate_gradients(
     for step in range(1, most + 1):
         if not active.any():
             break
-        Ap = apply(p)
+        Ap = _to_some(apply, p, active)
         alpha = np.where(active, rz / np.where(active, np.einsum("ij,ij->i", p, Ap), 1.0), 0.0)
         x += alpha[:, None] * p
         r -= alpha[:, None] * Ap
