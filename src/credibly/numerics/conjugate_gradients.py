@@ -25,7 +25,7 @@ class Solved(NamedTuple):
 
     x: Array  # (m, M)
     alpha: Array  # (k, m), NaN after a right-hand side was done
-    beta: Array  # (k, m)
+    beta: Array  # (k, m), likewise
     start: Array  # (m,): bᵀP⁻¹b
 
     @property
@@ -58,15 +58,6 @@ def _first_log(alpha: Array, beta: Array) -> float:
     return float(vectors[0] ** 2 @ np.log(values))
 
 
-def _to_some(apply: Operator, p: Array, active: AnyArray) -> Array:
-    """A p where that is wanted, 0 elsewhere."""
-    if active.all():
-        return apply(p)
-    out = np.zeros_like(p)
-    out[active] = apply(p[active])
-    return out
-
-
 def conjugate_gradients(
     apply: Operator, b: Array, precondition: Operator | None = None, *, tol: float | Array, most: int
 ) -> Solved:
@@ -88,25 +79,36 @@ def conjugate_gradients(
     >>> bool(np.isclose(found.log_quadratic()[0], np.log(2.0)))
     True
     """
-    x, r = np.zeros_like(b), b.copy()
+    x, r, tol = np.zeros_like(b), b.copy(), np.broadcast_to(tol, len(b))
     z = r if precondition is None else precondition(r)
-    p, rz = z.copy(), np.einsum("ij,ij->i", r, z)
-    start, energy, active = rz, np.zeros(len(b)), rz > 0
+    start = np.einsum("ij,ij->i", r, z)
     alphas, betas = [], []
+    live = np.flatnonzero(start > 0)  # which right-hand sides the arrays below are of
+    r, p, rz, energy, part = r[live], z[live], start[live], np.zeros(len(live)), x[live]
     for step in range(1, most + 1):
-        if not active.any():
+        if not live.size:
             break
-        Ap = _to_some(apply, p, active)
-        alpha = np.where(active, rz / np.where(active, np.einsum("ij,ij->i", p, Ap), 1.0), 0.0)
-        x += alpha[:, None] * p
+        Ap = apply(p)
+        alpha = rz / np.einsum("ij,ij->i", p, Ap)
+        part += alpha[:, None] * p
         r -= alpha[:, None] * Ap
         z = r if precondition is None else precondition(r)
-        last, rz = rz, np.where(active, np.einsum("ij,ij->i", r, z), rz)
-        beta = np.where(active, rz / np.where(active, last, 1.0), 0.0)
-        alphas.append(np.where(active, alpha, np.nan))
-        betas.append(beta)
+        last, rz = rz, np.einsum("ij,ij->i", r, z)
+        alphas.append(_spread(alpha, live, len(b)))
+        betas.append(_spread(rz / last, live, len(b)))
         energy += alpha * last
-        active &= (step * alpha * last > tol * energy) & (rz > np.finfo(float).tiny)
-        p = np.where(active[:, None], z + beta[:, None] * p, 0.0)
+        goes_on = (step * alpha * last > tol[live] * energy) & (rz > np.finfo(float).tiny)
+        p = z + (rz / last)[:, None] * p
+        if not goes_on.all():
+            x[live] = part
+            live, r, p, rz, energy, part = (it[goes_on] for it in (live, r, p, rz, energy, part))
+    x[live] = part
     shape = (len(alphas), len(b))
     return Solved(x, np.array(alphas).reshape(shape), np.array(betas).reshape(shape), start)
+
+
+def _spread(values: Array, places: AnyArray, size: int) -> Array:
+    """Values at their places, NaN elsewhere."""
+    out = np.full(size, np.nan)
+    out[places] = values
+    return out
