@@ -17,7 +17,8 @@ from credibly.inference.dual import REMEMBERED, DualSurface
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Gaussian, WideGaussian
-from credibly.inference.wide import GOAL, LOOSE, VARIANCE_GOAL, VARIANCE_TOL
+from credibly.inference.wide import ANCHOR_TOL, GOAL, LOOSE, VARIANCE_TOL
+from credibly.inference.wide_directions import VARIANCE_GOAL
 from credibly.inference.wide_prior import WidePrior
 from credibly.model.centred_prior import CentredNormal
 from credibly.model.likelihoods import BernoulliLogit, Categorical
@@ -178,7 +179,7 @@ def test_a_certificate_is_the_same(monkeypatch):
 # --- more rows than weights, and many of both -----------------------------------------------------------------------
 
 
-def words(n: int, d: int, classes: int) -> tuple:
+def words(n: int, d: int, classes: int, rng: np.random.Generator = rng) -> tuple:
     """Rows with a few ones in columns of very different frequency."""
     chance = np.arange(1, d + 1) ** -0.8
     columns = rng.choice(d, size=(n, 8), p=chance / chance.sum())
@@ -217,6 +218,50 @@ def test_the_low_rank_posterior_is_as_good_as_it_says(monkeypatch, classes, d):
     assert "variance_error" in repr(wide.posterior_)
 
 
+def shares(X: csr_array) -> csr_array:
+    """Rows whose cells add up to one: any multiple of the intercept can be moved to the slopes."""
+    return csr_array(X / X.sum(axis=1)[:, None])
+
+
+@pytest.mark.parametrize("prior", [Normal(scale=2.5), "empirical"], ids=str)
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("kind", ["sparse", "shares", "dense"])
+def test_the_empty_row_and_the_mean_row_are_exact(monkeypatch, prior, classes, kind):
+    """No direction of large curvature says how little the data say of an intercept that other columns make up for."""
+    X, y = words(1500, 200, classes, np.random.default_rng(5))
+    X = shares(X) if kind == "shares" else X
+    rows = X.toarray()
+    data = rows if kind == "dense" else X
+    wide = both(monkeypatch, lambda: BayesianLogisticRegression(prior=prior), data, y, limits=DIRECTIONS[1:])[0]
+    full = both(monkeypatch, lambda: BayesianLogisticRegression(prior=wide.prior_), data, y, limits=DIRECTIONS[:1])[0]
+    assert type(full.posterior_.gaussian) is Gaussian and type(wide.posterior_.gaussian) is WideGaussian
+    # The modes are √GOAL posterior standard deviations apart; a curvature moves by no larger share than its score.
+    apart = np.sqrt(GOAL * spreads(full.predict_latent(data)[1]).max())
+    empty = np.eye(1, 201, 200)
+    got, want = (spreads(fit.posterior_.project(empty).variance) for fit in (wide, full))
+    np.testing.assert_allclose(got, want, rtol=ANCHOR_TOL + apart)
+    p = full.predict_proba(rows)
+    c = (p * (1 - p)).sum(axis=1)
+    mean = np.append(c @ rows / c.sum(), 1.0)[None]
+    got, want = (spreads(fit.posterior_.project(mean).variance) for fit in (wide, full))
+    np.testing.assert_allclose(got, want, rtol=0.05)  # weights here are of averaged probabilities, not the mode's
+    # Rows that are half empty, or twice as full, lean on the intercept as the data say.
+    for Phi in (np.column_stack([s * rows[:50], np.ones(50)]) for s in (0.5, 2.0)):
+        got, want = (spreads(fit.posterior_.project(Phi).variance) for fit in (wide, full))
+        assert np.median(got / want) > 1 - most_error(wide)
+    draws = wide.posterior_.sample(np.random.default_rng(0), 4000)[:, 200::201]
+    got = draws.var() if classes == 2 else spreads(np.cov(draws.T)[None])
+    want = spreads(full.posterior_.project(empty).variance)
+    np.testing.assert_allclose(got, want, rtol=5 * np.sqrt(2 / len(draws)))
+
+
+def spreads(variance: np.ndarray) -> np.ndarray:
+    """Variances of scores; of several classes the sum, less what is common to all."""
+    if variance.ndim == 1:
+        return variance
+    return np.einsum("nkk->n", variance) - variance.sum(axis=(1, 2)) / variance.shape[1]
+
+
 def test_more_rows_change_the_scale_as_the_full_evidence_says(monkeypatch):
     X, y = words(1500, 300, 2)
     full, wide = both(monkeypatch, BayesianLogisticRegression, X, y, limits=DIRECTIONS)
@@ -251,8 +296,10 @@ def test_a_column_far_from_zero_changes_nothing(monkeypatch, sparse, classes):
     near, far = fits
     assert type(far.posterior_.gaussian) is WideGaussian and far.status_ is near.status_
     slopes = np.arange(near.posterior_.std.size) % 21 < 20  # the intercept is at zero, far from all rows
+    # The empty row, which is exact in both, is another one: the low-rank posteriors differ within their error.
+    error = most_error(near) + most_error(far)
+    np.testing.assert_allclose(far.posterior_.std[slopes], near.posterior_.std[slopes], rtol=error)
     # A cell loses 1e7 · 2⁻⁵³ = 1e-9 of its spread when it is stored; a thousand times that is for the sums.
-    np.testing.assert_allclose(far.posterior_.std[slopes], near.posterior_.std[slopes], rtol=1e-6)
     np.testing.assert_allclose(far.posterior_.mean[slopes], near.posterior_.mean[slopes], atol=1e-6)
     np.testing.assert_allclose(far.log_evidence_, near.log_evidence_, rtol=1e-6)
 

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 from credibly.errors import InputError
+from credibly.numerics.anchors import Anchors
 from credibly.numerics.arrow import Arrow
 from credibly.numerics.conjugate_gradients import conjugate_gradients
 from credibly.numerics.lanczos import Lanczos
@@ -32,13 +33,24 @@ def by_rows(K: int, *, sparse: bool) -> tuple[WidePrecision, np.ndarray]:
     return WidePrecision(RowDirections.of(ARROW, rows, B)), total
 
 
-def chosen(K: int) -> tuple[WidePrecision, np.ndarray]:
+def chosen(K: int, known: int = 0) -> tuple[WidePrecision, np.ndarray]:
+    """A diagonal and three directions, and some projections whose exact covariances come from another matrix."""
     turn = np.linalg.qr(rng.normal(size=(K, K)))[0]
     root, S = rng.uniform(1, 2, (K, D)), rng.normal(size=(K, D, 3))
     flat = S.reshape(K * D, 3)
     inner = np.diag(root.reshape(-1)) @ (np.eye(K * D) + flat @ flat.T) @ np.diag(root.reshape(-1))
     T, G = np.kron(turn, np.eye(D)), np.kron(np.eye(K), dense_arrow())
-    return WidePrecision(ChosenDirections.of(ARROW, turn, root, S)), G.T @ T @ inner @ T.T @ G
+    if not known:
+        return WidePrecision(ChosenDirections.of(ARROW, turn, root, S)), G.T @ T @ inner @ T.T @ G
+    R = rng.normal(size=(K * D, K * D))
+    E, B, exact = rng.normal(size=(K * D, known)), np.linalg.solve(inner, np.eye(K * D)), R @ R.T / D
+    anchors = Anchors.of(E, B @ E, exact @ E)
+    low = ChosenDirections.of(ARROW, turn, root, S, anchors)
+    # Given t = Eᵀx as before, t itself as it is: the Gaussian's two factors, each from its own matrix.
+    on = np.linalg.solve(E.T @ exact @ E, E.T @ exact).T
+    given = B - B @ E @ np.linalg.solve(E.T @ B @ E, E.T @ B)
+    precision = np.linalg.solve(given + on @ E.T @ exact, np.eye(K * D))
+    return WidePrecision(low), G.T @ T @ precision @ T.T @ G
 
 
 CASES = {
@@ -47,6 +59,8 @@ CASES = {
     "rows of three classes": lambda: by_rows(3, sparse=True),
     "chosen": lambda: chosen(1),
     "chosen for three classes": lambda: chosen(3),
+    "anchored": lambda: chosen(1, known=2),
+    "anchored for three classes": lambda: chosen(3, known=4),
 }
 
 
@@ -112,6 +126,18 @@ def test_conjugate_gradients_know_the_log_determinant():
     np.testing.assert_allclose(found.x[:6], np.linalg.solve(A, np.eye(6)), rtol=1e-7, atol=1e-9)
     np.testing.assert_allclose(found.log_quadratic()[:6].sum(), np.linalg.slogdet(A)[1], rtol=1e-8)
     assert np.isnan(found.alpha[2:, 6]).all()  # an eigenvector is solved in one step, of which the second is told
+
+
+def test_conjugate_gradients_spend_nothing_on_what_is_done():
+    """Each right-hand side to its own accuracy: the same numbers as alone, and no products beyond its own."""
+    A, b, tol = np.geomspace(1, 50, 40), rng.normal(size=(3, 40)), np.array([1e-1, 1e-8, 1e-3])
+    products = []
+    found = conjugate_gradients(lambda x: (products.append(len(x)), x * A)[1], b, tol=tol, most=100)
+    alone = [conjugate_gradients(lambda x: x * A, b[[i]], tol=tol[i], most=100) for i in range(3)]
+    assert sum(products) == sum(each.steps for each in alone) < 3 * found.steps
+    for i, each in enumerate(alone):
+        np.testing.assert_allclose(found.x[i], each.x[0], rtol=1e-12)
+        np.testing.assert_allclose(found.of(slice(i, i + 1)).log_quadratic(), each.log_quadratic(), rtol=1e-12)
 
 
 def test_lanczos_that_goes_on_finds_what_one_run_does():

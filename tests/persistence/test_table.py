@@ -58,7 +58,9 @@ NEVER_HELD = {
         inference.dual:DualFit inference.dual:DualProblem inference.dual:DualSurface inference.dual:RowTable
         inference.dual:Weighed inference.preconditioner:BlockPreconditioner
         inference.preconditioner:DiagonalPreconditioner
-        inference.preconditioner:Preconditioner inference.wide:Checks inference.wide:Found inference.wide:WideMode
+        inference.preconditioner:Preconditioner inference.wide:WideMode
+        inference.wide_directions:Checks inference.wide_directions:Found inference.wide_directions:Held
+        inference.wide_directions:Known
         inference.wide_prior:WidePrior inference.wide_scale:FoundScale numerics.conjugate_gradients:Solved
         numerics.lanczos:Lanczos
         estimators.gaussian_process_inducing:Induced inference.inducing:InducingPrecision

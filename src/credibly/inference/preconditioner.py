@@ -103,7 +103,7 @@ def preconditioner(passes: RowPasses, at: Expanded, diagonal: Array) -> Precondi
     return BlockPreconditioner([PSD.of(share * total + np.eye(D), "the preconditioner") for share in shares])
 
 
-def solved(passes: RowPasses, at: Expanded, near: Preconditioner, b: Array, tol: float) -> Solved:
+def solved(passes: RowPasses, at: Expanded, near: Preconditioner, b: Array, tol: float | Array) -> Solved:
     """(I + H)⁻¹b for vectors b (m, K·D), until bᵀ(I + H)⁻¹b is known to the relative accuracy `tol`."""
 
     def apply(v: Array) -> Array:

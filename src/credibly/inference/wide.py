@@ -10,18 +10,16 @@ A     Δ^(-1/2) (I + H) Δ^(-1/2)                                               
 ====  ===================================================================================  =======
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from credibly.inference.curvature import Expanded, RowPasses, curvature_of
+from credibly.inference.curvature import Expanded, RowPasses, curvature_of, score_curvature
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import InferenceResult, WideGaussian
 from credibly.inference.preconditioner import preconditioner, solved
+from credibly.inference.wide_directions import Checks, Found, Known, determined, directions
 from credibly.numerics.arrays import Array
-from credibly.numerics.lanczos import Lanczos
-from credibly.numerics.linalg import PSD
 from credibly.numerics.low_rank import ChosenDirections, WidePrecision
 from credibly.numerics.newton import ARMIJO, HALVINGS, Local, Solution, Status, rounding
 
@@ -31,11 +29,9 @@ LOOSE, TIGHT = 0.1, 1e-4  # relative errors of what a step promises; its quadrat
 CHECKED_SCORES, FEWEST_CHECKED = 8, 4  # rows, times classes: their variances are compared with exact ones
 PROBED_NUMBERS, FEWEST_PROBES, MOST_PROBES = 40_000, 4, 32  # of random vectors, for determinants and traces
 VARIANCE_TOL = 0.02  # of the variances that are called exact
-VARIANCE_GOAL = 0.05  # relative error of predictive variances, root mean square
+ANCHOR_TOL = 1e-4  # of the variances of anchors: other rows' are then wrong by at most twice its root, for that reason
+RESOLVED = 1e-2  # share of an anchor's variance: what those errors leave to see of one beside another
 LOG_TOL = 1e-3  # of the probes' solutions: what they leave out of a log determinant all has one sign
-CHUNK, MOST_STEPS = 32, 256  # of Lanczos
-WORTH, PATIENCE = 0.9, 2  # chunks in a row that do not lower the error by that factor are the last
-LEAST_SHARE = 1e-3  # of the diagonal of the curvature
 SEED = 0  # of the checked rows and probes: the same data give the same posterior
 
 
@@ -94,23 +90,16 @@ def _newton_direction(passes: RowPasses, at: Expanded, grad: Array, diagonal: Ar
     return solved(passes, at, near, -grad.reshape(1, -1), tol).x.reshape(grad.shape)
 
 
-class Checks(NamedTuple):
-    """Some rows whose variances are known, as if each were new."""
-
-    rows: Array  # x, whitened: (m, D)
-    curvature: Array  # of every score in its row, (m, K)
-    variance: Array  # exact, of what is determined of the scores, without the row's own curvature: (m,)
-
-
 def wide_result(passes: RowPasses, mode: WideMode) -> tuple[InferenceResult, float]:
     """The posterior at a mode, and the standard error of its log evidence.
 
-    The precision is Gᵀ(Δ + VVᵀ)G. V are directions of largest curvature against its diagonal, by Lanczos; Δ is the rest
-    of the diagonal, of whose likelihood's part a share is taken such that the predictive variances of some rows of
-    the data, as if they were new, are right on average; exact ones come from conjugate gradients. Directions are added
-    until those variances have a root mean square error of 5 %, or more of them do not help; the error that is left is
-    `posterior.variance_error`. The log determinant in the evidence is not that of this precision but of the exact one,
-    by stochastic Lanczos quadrature.
+    The precision is Gᵀ(Δ + VVᵀ)G, but for the scores of the empty row (the intercept) and of the mean row: their
+    variances, and covariances with all else, are exact (`numerics.anchors`). V are directions of largest curvature
+    against its diagonal, by Lanczos; Δ is the rest of the diagonal, of whose likelihood's part a share is taken such
+    that the predictive variances of some rows of the data, as if they were new, are right on average; exact ones come
+    from conjugate gradients. Directions are added until those variances have a root mean square error of 5 %, or more
+    of them do not help; the error that is left is `posterior.variance_error`. The log
+    determinant in the evidence is not that of this precision but of the exact one, by stochastic Lanczos quadrature.
 
     References
     ----------
@@ -124,8 +113,8 @@ def wide_result(passes: RowPasses, mode: WideMode) -> tuple[InferenceResult, flo
         return (w + passes.product(mode.at, w.reshape(-1, K, D)).reshape(v.shape)) / scale
 
     rng = np.random.default_rng(SEED)
-    checks, logdet, se = _exact(passes, mode, rng)
-    found = _directions(mode.diagonal, apply, checks, rng)
+    checks, known, logdet, se = _exact(passes, mode, rng)
+    found = directions(mode.diagonal, apply, checks, known, rng)
     precision = WidePrecision(_held(passes, found))
     mean = passes.weights(mode.x).reshape(-1)
     grad = passes.prior.arrow.transposed(passes.turn @ mode.grad).reshape(-1)
@@ -139,102 +128,74 @@ def wide_result(passes: RowPasses, mode: WideMode) -> tuple[InferenceResult, flo
     return result, 0.5 * se
 
 
-def _held(passes: RowPasses, found: "Found") -> ChosenDirections:
-    return ChosenDirections.of(passes.prior.arrow, passes.turn, np.sqrt(found.diagonal), found.directions)
+def _held(passes: RowPasses, found: Found) -> ChosenDirections:
+    root = np.sqrt(found.diagonal)
+    return ChosenDirections.of(passes.prior.arrow, passes.turn, root, found.directions, found.anchors)
 
 
-def _exact(passes: RowPasses, mode: WideMode, rng: np.random.Generator) -> tuple[Checks, float, float]:
-    """Variances of some rows, and log det(I + H) with its standard error, by conjugate gradients."""
-    K, D = passes.shape
-    n = len(mode.at.weight)
-    chosen = np.sort(rng.choice(n, min(n, max(FEWEST_CHECKED, CHECKED_SCORES // K)), replace=False))
-    rows, m = passes.whitened_rows(chosen), len(chosen)
-    b = np.einsum("md,kl->mkld", rows, np.eye(K)).reshape(m * K, K * D)
+def _exact(passes: RowPasses, mode: WideMode, rng: np.random.Generator) -> tuple[Checks, Known, float, float]:
+    """Variances of some rows, anchors, and log det(I + H) with its standard error: one run of conjugate gradients."""
+    (K, D), n = passes.shape, len(mode.at.weight)
     near = preconditioner(passes, mode.at, mode.diagonal)
-    against = solved(passes, mode.at, near, b, VARIANCE_TOL).x
-    sigma = np.einsum("mkd,mld->mkl", b.reshape(m, K, -1), against.reshape(m, K, -1))
-    W = curvature_of(passes, mode.at, chosen)
-    left_out = np.linalg.solve(np.eye(K) - np.swapaxes(W @ sigma, 1, 2), sigma)  # (Σ⁻¹ - W)⁻¹
-    probes = rng.choice([-1.0, 1.0], (n_probes(K * D), K * D))
-    logs = solved(passes, mode.at, near, near.colour(probes), LOG_TOL).log_quadratic()
-    logdet = float(near.logdet + logs.mean())
-    checks = Checks(rows, np.einsum("mkk->mk", W), _determined(left_out))
-    return checks, logdet, float(logs.std(ddof=1) / np.sqrt(len(logs)))
+    anchors = _anchors(passes, mode)
+    chosen = np.sort(rng.choice(n, min(n, max(FEWEST_CHECKED, CHECKED_SCORES // K)), replace=False))
+    rows = passes.whitened_rows(chosen)
+    probes = near.colour(rng.choice([-1.0, 1.0], (n_probes(K * D), K * D)))
+    parts = anchors.reshape(-1, K * D), _every_class(rows, K), probes
+    tol = np.repeat([ANCHOR_TOL, VARIANCE_TOL, LOG_TOL], [len(part) for part in parts])
+    found, n_anchors = solved(passes, mode.at, near, np.concatenate(parts), tol), len(parts[0])
+    known = _known(anchors, found.x[:n_anchors].reshape(anchors.shape))
+    sigma = np.einsum("md,mkld->mkl", rows, found.x[n_anchors : -len(probes)].reshape(-1, K, K, D))
+    checks = _checks(rows, sigma, curvature_of(passes, mode.at, chosen), known)
+    logs = found.of(slice(-len(probes), None)).log_quadratic()
+    return checks, known, float(near.logdet + logs.mean()), float(logs.std(ddof=1) / np.sqrt(len(logs)))
+
+
+def _every_class(rows: Array, K: int) -> Array:
+    """Rows (m, D) as vectors (m·K, K·D), one for the score of every class."""
+    return np.asarray(np.einsum("md,kl->mkld", rows, np.eye(K))).reshape(len(rows) * K, -1)
+
+
+def _anchors(passes: RowPasses, mode: WideMode) -> Array:
+    """The scores of the empty row, which are the intercepts, and of the mean row, as vectors (2, K, K·D).
+
+    All rows have the intercept in common, and columns that are not negative make up for it together: no direction of
+    large curvature tells that, and a diagonal says the contrary. Under `Categorical` the first score, the mean over
+    classes, is left to the prior, and needs no anchor.
+    """
+    K, D = passes.shape
+    if not passes.frame.intercept:
+        return np.zeros((0, K, K * D))
+    c, empty = score_curvature(passes, mode.at).mean(axis=1), np.eye(1, D, D - 1)
+    total = passes.parts.sum(lambda part, cut: (np.asarray(part.X.T @ c[cut]),))[0]
+    Phi = np.vstack([empty, np.append(total / c.sum(), 1.0)]) if c.any() else empty
+    rows = passes.prior.arrow.whiten(passes.frame.rows_to_frame(Phi))
+    return _every_class(rows, K).reshape(len(rows), K, -1)[:, min(K - 1, 1) :]
+
+
+def _known(E: Array, F: Array) -> Known:
+    """Anchors E (a, k, M) and their covariances F; where the mean row is nearly the empty one it is left out.
+
+    There it would say what that says, but for errors of the solutions.
+    """
+    used = np.ones(E.shape[:2], dtype=bool)
+    if len(E) > 1:
+        S = np.einsum("akm,lkm->kal", E, F)
+        used[1] = S[:, 0, 1] ** 2 < (1 - RESOLVED) * S[:, 0, 0] * S[:, 1, 1]
+    return Known(E[used].T, F[used].T)
+
+
+def _checks(rows: Array, sigma: Array, W: Array, known: Known) -> Checks:
+    """Variances of some rows as if each were new, from the covariances sigma (m, K, K) of their scores."""
+    K, m = sigma.shape[1], len(rows)
+    along = (_every_class(rows, K) @ known.exact).reshape(m, K, -1)
+    without = np.eye(K) - np.swapaxes(W @ sigma, 1, 2)
+    left_out, leans = np.linalg.solve(without, sigma), np.linalg.solve(without, along)  # (Σ⁻¹ - W)⁻¹
+    spread = known.ends.T @ known.exact + np.swapaxes(along, 1, 2) @ W @ leans
+    anchored = leans @ np.linalg.solve(spread, np.swapaxes(leans, 1, 2))
+    return Checks(rows, np.einsum("mkk->mk", W), determined(np.asarray(left_out, dtype=float)), anchored)
 
 
 def n_probes(size: int) -> int:
     """How many random vectors serve for determinants and traces: each averages over all weights."""
     return int(np.clip(PROBED_NUMBERS // size, FEWEST_PROBES, MOST_PROBES))
-
-
-def _determined(cov: Array) -> Array:
-    """Total variance of the scores of each row, less their mean over classes, which changes no probability."""
-    own = np.einsum("mkk->mk", cov)
-    return np.asarray(own[:, 0] if own.shape[1] == 1 else own[:, 1:].sum(axis=1))
-
-
-class Found(NamedTuple):
-    """A diagonal and directions."""
-
-    diagonal: Array  # Δ, (K, D)
-    directions: Array  # S, (K, D, r)
-    error: float
-
-
-def _directions(H: Array, apply: Callable[[Array], Array], checks: Checks, rng: np.random.Generator) -> Found:
-    """Add directions until the variances of the checked rows are good enough, or no better."""
-    best = _balanced(H, np.zeros((1, H.size)), checks)
-    krylov, idle = Lanczos(apply, rng.standard_normal(H.size)), 0
-    while best.error > VARIANCE_GOAL and len(krylov.diagonal) < min(MOST_STEPS, H.size):
-        krylov.extend(min(CHUNK, H.size - len(krylov.diagonal)))
-        values, vectors = krylov.pairs()
-        large = values > 1  # their mean, so that what is left has less
-        bulk = (H.size - values[large].sum()) / (H.size - large.sum())  # mean of the other eigenvalues: tr A = M
-        V = np.sqrt(values[large] - bulk)[:, None] * vectors[large] * np.sqrt(1 + H).reshape(-1)
-        found = _balanced(H, V, checks)
-        idle = 0 if found.error < WORTH * best.error else idle + 1
-        if found.error < best.error:
-            best = found
-        if idle == PATIENCE:
-            break
-    return best
-
-
-def _balanced(H: Array, V: Array, checks: Checks) -> Found:
-    """Δ for directions V (r, M) of I + H: the rest of the diagonal of H, by the share that makes checked rows right."""
-    from scipy.optimize import brentq
-
-    # Data add to the prior's precision, so that Δ ≥ 1. A direction that Lanczos has not quite found may hold more of a
-    # weight than the diagonal of H: then nothing is left to add, and what that does to variances is in the error.
-    rest = np.maximum(H - (V**2).sum(axis=0).reshape(H.shape), 0.0)
-    part = rest / np.where(H > 0, H, 1.0)
-
-    def log_ratio(share: float) -> Array:
-        return np.log(_left_out(1 + share * rest, share * part, V, checks) / checks.variance)
-
-    share = 1.0
-    if log_ratio(1.0).mean() < 0 < log_ratio(LEAST_SHARE).mean():
-        share = float(brentq(lambda s: log_ratio(s).mean(), LEAST_SHARE, 1.0, xtol=1e-3))
-    error = float(np.sqrt(np.mean(np.expm1(log_ratio(share)) ** 2)))
-    diagonal = 1 + share * rest
-    return Found(diagonal, np.moveaxis((V / np.sqrt(diagonal).reshape(-1)).reshape(-1, *H.shape), 0, 2), error)
-
-
-def _left_out(diagonal: Array, share: Array, V: Array, checks: Checks) -> Array:
-    """Variances of the checked rows' scores under Δ + VᵀV, without a row's own part of Δ.
-
-    `share` (K, D) is how much of the diagonal of H is in Δ: as much of what the row adds to it.
-    """
-    cov, squares = -_explained(diagonal, V, checks.rows), checks.rows**2
-    for k, own in enumerate(diagonal):
-        alone = own - share[k] * checks.curvature[:, [k]] * squares  # at least 1: H has the row's part in its sum
-        cov[:, k, k] += (squares / alone).sum(axis=1)
-    return _determined(cov)
-
-
-def _explained(diagonal: Array, V: Array, rows: Array) -> Array:
-    """What the directions take off the covariance of every row's scores under Δ alone, (m, K, K)."""
-    spread = np.einsum("rkd,md->rmk", V.reshape(len(V), *diagonal.shape) / diagonal, rows, optimize=True)
-    core = PSD.of((V / diagonal.reshape(-1)) @ V.T + np.eye(len(V)), "the low-rank core")
-    white = core.half_solve(spread.reshape(len(V), -1)).reshape(spread.shape)
-    return np.asarray(np.einsum("rmk,rml->mkl", white, white))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 
 Operator = Callable[[Array], Array]
 
@@ -25,13 +25,17 @@ class Solved(NamedTuple):
 
     x: Array  # (m, M)
     alpha: Array  # (k, m), NaN after a right-hand side was done
-    beta: Array  # (k, m)
+    beta: Array  # (k, m), likewise
     start: Array  # (m,): bᵀP⁻¹b
 
     @property
     def steps(self) -> int:
         """How often A was applied."""
         return len(self.alpha)
+
+    def of(self, chosen: slice) -> "Solved":
+        """Some of the right-hand sides."""
+        return Solved(self.x[chosen], self.alpha[:, chosen], self.beta[:, chosen], self.start[chosen])
 
     def log_quadratic(self) -> Array:
         """cᵀ log(L⁻¹AL⁻ᵀ) c with b = Lc for a preconditioner P = LLᵀ (the identity without), by Gauss quadrature.
@@ -55,10 +59,11 @@ def _first_log(alpha: Array, beta: Array) -> float:
 
 
 def conjugate_gradients(
-    apply: Operator, b: Array, precondition: Operator | None = None, *, tol: float, most: int
+    apply: Operator, b: Array, precondition: Operator | None = None, *, tol: float | Array, most: int
 ) -> Solved:
     """Solve A x = b until bᵀx = bᵀA⁻¹b is known to the relative accuracy `tol`, or `most` steps were taken.
 
+    `tol` may be one for every right-hand side; A is applied to those only that are not done.
     bᵀx rises with every step; k steps of which the last adds the share s are enough when k·s ≤ tol. A small residual
     would not do: where A is ill-conditioned, most of bᵀA⁻¹b may lie in what the residual hardly shows.
 
@@ -74,25 +79,36 @@ def conjugate_gradients(
     >>> bool(np.isclose(found.log_quadratic()[0], np.log(2.0)))
     True
     """
-    x, r = np.zeros_like(b), b.copy()
+    x, r, tol = np.zeros_like(b), b.copy(), np.broadcast_to(tol, len(b))
     z = r if precondition is None else precondition(r)
-    p, rz = z.copy(), np.einsum("ij,ij->i", r, z)
-    start, energy, active = rz, np.zeros(len(b)), rz > 0
+    start = np.einsum("ij,ij->i", r, z)
     alphas, betas = [], []
+    live = np.flatnonzero(start > 0)  # which right-hand sides the arrays below are of
+    r, p, rz, energy, part = r[live], z[live], start[live], np.zeros(len(live)), x[live]
     for step in range(1, most + 1):
-        if not active.any():
+        if not live.size:
             break
         Ap = apply(p)
-        alpha = np.where(active, rz / np.where(active, np.einsum("ij,ij->i", p, Ap), 1.0), 0.0)
-        x += alpha[:, None] * p
+        alpha = rz / np.einsum("ij,ij->i", p, Ap)
+        part += alpha[:, None] * p
         r -= alpha[:, None] * Ap
         z = r if precondition is None else precondition(r)
-        last, rz = rz, np.where(active, np.einsum("ij,ij->i", r, z), rz)
-        beta = np.where(active, rz / np.where(active, last, 1.0), 0.0)
-        alphas.append(np.where(active, alpha, np.nan))
-        betas.append(beta)
+        last, rz = rz, np.einsum("ij,ij->i", r, z)
+        alphas.append(_spread(alpha, live, len(b)))
+        betas.append(_spread(rz / last, live, len(b)))
         energy += alpha * last
-        active &= (step * alpha * last > tol * energy) & (rz > np.finfo(float).tiny)
-        p = np.where(active[:, None], z + beta[:, None] * p, 0.0)
+        goes_on = (step * alpha * last > tol[live] * energy) & (rz > np.finfo(float).tiny)
+        p = z + (rz / last)[:, None] * p
+        if not goes_on.all():
+            x[live] = part
+            live, r, p, rz, energy, part = (it[goes_on] for it in (live, r, p, rz, energy, part))
+    x[live] = part
     shape = (len(alphas), len(b))
     return Solved(x, np.array(alphas).reshape(shape), np.array(betas).reshape(shape), start)
+
+
+def _spread(values: Array, places: AnyArray, size: int) -> Array:
+    """Values at their places, NaN elsewhere."""
+    out = np.full(size, np.nan)
+    out[places] = values
+    return out

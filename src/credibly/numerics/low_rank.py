@@ -3,12 +3,13 @@
 Notation
 --------
 ====  ======================================================================  ===========
-Λ     the precision, Gᵀ (Δ + V Vᵀ) G                                          never formed
+Λ     the precision, Gᵀ N⁻ᵀ (Δ + V Vᵀ) N⁻¹ G                                  never formed
 G     whitens the prior, the same for every class (which may be turned)       (D, D)
+N     puts in what is known exactly (see `anchors`); mostly the identity      (M, M)
 Δ     a positive diagonal                                                     (M,), M = K·D
 V     directions along which the data determine more than Δ says              (M, r)
 S     Δ^(-1/2) V                                                              (M, r)
-C     I + SᵀS = L Lᵀ, so that Λ⁻¹ = G⁻¹Δ^(-1/2) (I - S C⁻¹ Sᵀ) Δ^(-1/2)G⁻ᵀ    (r, r)
+C     I + SᵀS = L Lᵀ, so that (Δ + VVᵀ)⁻¹ = Δ^(-1/2) (I - S C⁻¹Sᵀ) Δ^(-1/2)   (r, r)
 ====  ======================================================================  ===========
 
 Woodbury's identity with one Cholesky factor of r × r: nothing of size M × M, and no inverse.
@@ -16,6 +17,7 @@ R = I - S L⁻ᵀ(I + L)⁻¹Sᵀ is a root of the matrix in brackets, R Rᵀ = 
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,6 +25,7 @@ import numpy as np
 from scipy.sparse import csr_array, eye_array
 
 from credibly.errors import InputError
+from credibly.numerics.anchors import Anchors
 from credibly.numerics.arrays import Array
 from credibly.numerics.arrow import Arrow
 from credibly.numerics.linalg import PSD, Definite, DesignMatrix
@@ -32,13 +35,14 @@ BLOCK_NUMBERS = 4_000_000  # held at a time
 
 
 class Directions(ABC):
-    """G, Δ, S and C: two kinds of them, below."""
+    """G, N, Δ, S and C: two kinds of them, below."""
 
     arrow: Arrow
     turn: Array  # (K, K), orthogonal: class coordinates are turn times those of Δ and S
     outputs: int  # K, the number of weight vectors
     root: Array  # Δ^(1/2), (K, D)
     core: PSD  # C
+    anchors: Anchors
 
     @abstractmethod
     def down(self, x: Array) -> Array:
@@ -58,21 +62,30 @@ class Directions(ABC):
         return PSD(np.asfortranarray(self.core.factor + np.eye(len(self.core.factor))))
 
     def white(self, b: Array) -> Array:
-        """Δ^(-1/2) G⁻ᵀ b for columns b (M, m), as (m, K, D)."""
-        return self.turn.T @ self.arrow.whiten(_as_rows(b, self.outputs)) / self.root
+        """Δ^(-1/2) Nᵀ G⁻ᵀ b for columns b (M, m), as (m, K, D)."""
+        x = self.turn.T @ self.arrow.whiten(_as_rows(b, self.outputs))
+        return np.asarray(self._flat(self.anchors.times_transposed, x) / self.root)
 
     def unwhitened(self, x: Array) -> Array:
-        """G⁻¹ Δ^(-1/2) x: (m, K, D)."""
-        return self.arrow.solve(self.turn @ (x / self.root))
+        """G⁻¹ N Δ^(-1/2) x: (m, K, D)."""
+        return self.arrow.solve(self.turn @ self._flat(self.anchors.times, x / self.root))
 
     def scaled(self, w: Array) -> Array:
-        """Δ^(1/2) G w for vectors w (…, M), as (m, K, D)."""
-        return np.asarray(self.root * (self.turn.T @ self.arrow.times(w.reshape(-1, *self.root.shape))))
+        """Δ^(1/2) N⁻¹ G w for vectors w (…, M), as (m, K, D)."""
+        x = self.turn.T @ self.arrow.times(w.reshape(-1, *self.root.shape))
+        return np.asarray(self.root * self._flat(self.anchors.solve, x))
+
+    def unscaled(self, x: Array) -> Array:
+        """Gᵀ N⁻ᵀ Δ^(1/2) x: (m, K, D)."""
+        return self.arrow.transposed(self.turn @ self._flat(self.anchors.solve_transposed, self.root * x))
+
+    def _flat(self, change: Callable[[Array], Array], x: Array) -> Array:
+        return change(x.reshape(len(x), -1)).reshape(x.shape) if self.anchors.ends.size else x
 
     @property
     @abstractmethod
     def kept(self) -> float:
-        """tr((Δ + VVᵀ)⁻¹): of M units of prior precision, those that the data added nothing to."""
+        """tr(N(Δ + VVᵀ)⁻¹Nᵀ): of M units of prior precision, those that the data added nothing to."""
 
     def covariances(self, Z: DesignMatrix) -> Array:
         """Covariance of the K scores of each of some rows, (b, K, K)."""
@@ -82,7 +95,16 @@ class Directions(ABC):
         cov = -(white @ white.transpose(0, 2, 1))
         for k, share in enumerate(self.root**-2):
             cov[:, k, k] += self.arrow.squares(Z, share)
+        if self.anchors.ends.size:
+            held, exact = (np.asarray(Z @ axes).reshape(n, K, -1) for axes in self._anchor_axes)
+            cov += exact @ exact.transpose(0, 2, 1) - held @ held.transpose(0, 2, 1)
         return np.asarray(self.turn @ cov @ self.turn.T)
+
+    @cached_property
+    def _anchor_axes(self) -> tuple[Array, Array]:
+        """G⁻¹a and G⁻¹f, (D, K·m): what multiplies rows."""
+        held, exact = (x.reshape(*self.root.shape, -1) for x in (self.anchors.held, self.anchors.exact))
+        return _axes(self.arrow, held), _axes(self.arrow, exact)
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,7 +135,8 @@ class WidePrecision(Definite):
     def logdet(self) -> float:
         """Log determinant of Λ."""
         low = self.low
-        return low.outputs * low.arrow.logdet + float(2 * np.log(low.root).sum()) + low.core.logdet
+        own = float(2 * np.log(low.root).sum()) + low.core.logdet
+        return low.outputs * low.arrow.logdet + own - 2 * low.anchors.logdet
 
     def solve(self, b: Array) -> Array:
         """Λ⁻¹ b."""
@@ -121,23 +144,21 @@ class WidePrecision(Definite):
         return _as_columns(low.unwhitened(x - low.up(low.core.solve(low.down(x).T).T)), b)
 
     def half_solve(self, b: Array) -> Array:
-        """Rᵀ Δ^(-1/2) G⁻ᵀ b, so that bᵀ Λ⁻¹ b is its squared length."""
+        """Rᵀ Δ^(-1/2) Nᵀ G⁻ᵀ b, so that bᵀ Λ⁻¹ b is its squared length."""
         low, x = self.low, self.low.white(b)
         x = x - low.up(low.shifted.half_solve_transposed(low.core.half_solve(low.down(x).T)).T)
         return _as_columns(x, b)
 
     def half_solve_transposed(self, b: Array) -> Array:
-        """G⁻¹ Δ^(-1/2) R b: white noise b becomes noise of covariance Λ⁻¹."""
+        """G⁻¹ N Δ^(-1/2) R b: white noise b becomes noise of covariance Λ⁻¹."""
         low, x = self.low, _as_rows(b, self.low.outputs)
         x = x - low.up(low.core.half_solve_transposed(low.shifted.half_solve(low.down(x).T)).T)
         return _as_columns(low.unwhitened(x), b)
 
     def times(self, w: Array) -> Array:
         """Λ w for vectors w (…, M)."""
-        low = self.low
-        x = low.scaled(w)
-        x = low.turn @ (low.root * (x + low.up(low.down(x))))
-        return low.arrow.transposed(x).reshape(w.shape)
+        x = self.low.scaled(w)
+        return self.low.unscaled(x + self.low.up(self.low.down(x))).reshape(w.shape)
 
     def row_covariances(self, Z: DesignMatrix) -> Array:
         """Covariance of the K scores of every row of Z, (n, K, K)."""
@@ -186,6 +207,12 @@ def _as_rows(b: Array, outputs: int) -> Array:
     return np.asarray(b.reshape(len(b), -1).T.reshape(-1, outputs, len(b) // outputs))
 
 
+def _axes(arrow: Arrow, x: Array) -> Array:
+    """G⁻¹x for vectors x (K, D, m), as (D, K·m)."""
+    K, D, m = x.shape
+    return np.ascontiguousarray(arrow.solve(np.moveaxis(x, 1, 2)).reshape(K * m, D).T)
+
+
 def _as_columns(x: Array, like: Array) -> Array:
     return np.asarray(x.reshape(len(x), -1).T.reshape(like.shape))
 
@@ -229,6 +256,11 @@ class RowDirections(Directions):
     def root(self) -> Array:  # type: ignore[override]  # derived here
         """Ones."""
         return np.ones((self.outputs, len(self.arrow.diagonal)))
+
+    @cached_property
+    def anchors(self) -> Anchors:  # type: ignore[override]  # derived here
+        """None: all is exact."""
+        return Anchors.none(self.root.size)
 
     def down(self, x: Array) -> Array:
         """Sᵀx."""
@@ -279,6 +311,8 @@ class ChosenDirections(Directions):
         S.
     core : PSD
         C, (r, r).
+    anchors : Anchors
+        In the coordinates of Δ and S.
     """
 
     arrow: Arrow
@@ -286,12 +320,16 @@ class ChosenDirections(Directions):
     root: Array
     directions: Array
     core: PSD
+    anchors: Anchors
 
     @classmethod
-    def of(cls, arrow: Arrow, turn: Array, root: Array, directions: Array) -> "ChosenDirections":
+    def of(
+        cls, arrow: Arrow, turn: Array, root: Array, directions: Array, anchors: Anchors | None = None
+    ) -> "ChosenDirections":
         """Factorise."""
         flat = directions.reshape(-1, directions.shape[-1])
-        return cls(arrow, turn, root, directions, PSD.of(flat.T @ flat + np.eye(flat.shape[1]), "the low-rank core"))
+        core = PSD.of(flat.T @ flat + np.eye(flat.shape[1]), "the low-rank core")
+        return cls(arrow, turn, root, directions, core, Anchors.none(root.size) if anchors is None else anchors)
 
     @property
     def outputs(self) -> int:  # type: ignore[override]  # derived here
@@ -308,16 +346,15 @@ class ChosenDirections(Directions):
 
     @property
     def kept(self) -> float:
-        """Σ 1/Δ - |L⁻¹ Sᵀ Δ^(-1/2)|²."""
+        """Σ 1/Δ - |L⁻¹ Sᵀ Δ^(-1/2)|², and what the anchors add."""
         scaled = (self.directions / self.root[:, :, None]).reshape(self.root.size, -1)
-        return float((self.root**-2).sum() - (self.core.half_solve(np.asfortranarray(scaled.T)) ** 2).sum())
+        own = (self.root**-2).sum() - (self.core.half_solve(np.asfortranarray(scaled.T)) ** 2).sum()
+        return float(own) + self.anchors.trace
 
     @cached_property
     def _axes(self) -> Array:
         """G⁻¹ Δ^(-1/2) S, (D, K·r): what multiplies rows."""
-        K, D, r = self.directions.shape
-        axes = self.arrow.solve(np.moveaxis(self.directions / self.root[:, :, None], 1, 2))
-        return np.ascontiguousarray(axes.reshape(K * r, D).T)
+        return _axes(self.arrow, self.directions / self.root[:, :, None])
 
     def spread(self, Z: DesignMatrix) -> Array:
         """Sᵀ Δ^(-1/2) G⁻ᵀ z for every row and class."""

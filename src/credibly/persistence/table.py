@@ -95,6 +95,7 @@ CLASSES: dict[str, str] = {
     "posterior.WeightPosterior": "credibly.inference.posterior:WeightPosterior",
     "posterior.Whitening": "credibly.inference.inducing:Whitening",
     "posterior.WideGaussian": "credibly.inference.posterior:WideGaussian",
+    "numerics.Anchors": "credibly.numerics.anchors:Anchors",
     "numerics.Arrow": "credibly.numerics.arrow:Arrow",
     "numerics.Box": "credibly.numerics.transforms:Box",
     "numerics.ChosenDirections": "credibly.numerics.low_rank:ChosenDirections",
