@@ -59,7 +59,8 @@ def joined(blocks: Sequence[Block]) -> Block:
     """Dense blocks as one, its rows contiguous: they are to be picked from."""
     X, y, weight, offset, _where = zip(*blocks, strict=True)
     weights, offsets = (None if it[0] is None else np.concatenate(it) for it in (weight, offset))
-    return Block(np.ascontiguousarray(np.concatenate(X)), np.concatenate(y), weights, offsets)
+    table = np.empty((sum(map(len, X)), X[0].shape[1]), np.result_type(*X))
+    return Block(np.concatenate(X, out=table), np.concatenate(y), weights, offsets)
 
 
 Result = TypeVar("Result")
