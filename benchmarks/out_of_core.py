@@ -3,12 +3,15 @@
     python -m benchmarks.out_of_core --rows 20000000
 
 Writes a table of normal columns with a logit target (snappy, row groups of 500,000 rows) to a folder, which is removed
-at the end. Passes and pyarrow's decoding are timed in turns; a ratio is one of least times, since what other processes
-take away only adds to a time. A ratio of processor time is printed too: other processes change it less. The fit runs
-in a process of its own, whose peak memory the system tells.
+at the end. Passes and pyarrow's decoding are timed in turns, both with as many threads as there are processors; a ratio
+is one of least times, since what other processes take away only adds to a time. A ratio of processor time is printed
+too: other processes change it less. Every kind of pass counts, and the base is the faster of two ways to decode: row
+groups as tables, or batches as they come by default. The fit runs in a process of its own, whose peak memory the system
+tells.
 """
 
 import argparse
+import os
 import resource
 import shutil
 import subprocess
@@ -25,6 +28,7 @@ import pyarrow.parquet as pq
 
 from credibly.data.columns import describe
 from credibly.data.parquet import ParquetRows
+from credibly.data.threads import default_threads
 from credibly.inference.frame import Frame
 from credibly.inference.objective import Objective, Raw
 from credibly.model.likelihoods import BernoulliLogit
@@ -32,6 +36,7 @@ from credibly.numerics.arrays import AnyArray
 
 GROUP_ROWS, GROUPS_PER_FILE = 500_000, 10
 MOST_RATIO, MOST_MEMORY = 1.5, 1.5e9  # what the issue asks for
+PASSES = ("describe", "gradient", "value, gradient, Hessian")
 
 
 class Cost(NamedTuple):
@@ -106,14 +111,16 @@ def measure(folder: Path, repeats: int) -> bool:
         for name, action in ways.items():
             costs[name].append(Cost.of(action))
     least = {name: Cost(*(min(it) for it in zip(*found, strict=True))) for name, found in costs.items()}
-    base = least["pyarrow, row groups"]
+    ways_of_arrow = [least[name] for name in least if name.startswith("pyarrow")]
+    base = Cost(*(min(it) for it in zip(*ways_of_arrow, strict=True)))
+    print(f"threads: {pa.cpu_count()} of pyarrow, {default_threads()} of ours; load {os.getloadavg()[0]:.1f}")
     print(f"{'':26s} {'seconds':>8s} {'ratio':>6s} {'CPU s':>7s} {'ratio':>6s}")
     for name, (wall, processor) in least.items():
         print(
             f"{name:26s} {wall:8.2f} {wall / base.wall:6.2f} {processor:7.2f} {processor / base.processor:6.2f}",
             flush=True,
         )
-    return all(least[name].wall <= MOST_RATIO * base.wall for name in ("describe", "gradient"))
+    return all(least[name].wall <= MOST_RATIO * base.wall for name in PASSES)
 
 
 FIT = """

@@ -116,6 +116,20 @@ def test_blocks_come_in_order_with_all_that_belongs_to_them(folder):
     assert all(block.X.flags.f_contiguous and block.X.dtype == np.float64 for block in blocks)
 
 
+@pytest.mark.parametrize("other", ["float64", "float32", "int16", "bool", "with a gap"])
+def test_columns_of_one_type_are_copied_as_columns_of_several(tmp_path, other):
+    """pyarrow copies tables of float64 alone, NumPy all others; in blocks that divide nothing."""
+    first, second = np.random.default_rng(0).normal(size=100), (np.arange(100) % 7 > 2).astype(float)
+    cells = pa.array(second).cast(pa.float64() if other == "with a gap" else other)
+    if other == "with a gap":
+        second[5] = np.nan
+        cells = pa.array(second, from_pandas=True)
+    pq.write_table(pa.table({"a": first, "b": cells, "y": np.zeros(100)}), tmp_path / "t.parquet", row_group_size=60)
+    rows = ParquetRows(tmp_path / "t.parquet", target="y", features=["b", "a"], batch_rows=33).in_blocks(7)
+    assert_array_equal(rows.map(lambda block: block.X), np.column_stack([second, first]))
+    assert set(rows.each(lambda block: block.X.flags.f_contiguous)) == {True}
+
+
 def test_what_is_known_without_reading_rows(folder):
     rows = stored(folder)
     assert isinstance(rows, Stored)

@@ -144,15 +144,15 @@ def pids(client: Client) -> list[dict]:
 def test_a_worker_killed_with_the_partitions_it_held_changes_nothing(client, monkeypatch):
     client.wait_for_workers(2)
     held, passes = table().persist(), []
-    computed = data_dask.computed
+    value_of = data_dask.value_of
 
-    def killing(graph, keys):
-        passes.append(keys)
+    def killing(graph, key):
+        passes.append(key)
         if len(passes) == 3:
             os.kill(pids(client)[0]["pid"], signal.SIGKILL)
-        return computed(graph, keys)
+        return value_of(graph, key)
 
-    monkeypatch.setattr(data_dask, "computed", killing)
+    monkeypatch.setattr(data_dask, "value_of", killing)
     there = BayesianLogisticRegression(prior=Normal()).fit(held, labels().persist())
     assert len(passes) > 3
     assert_same_posterior(there, BayesianLogisticRegression(prior=Normal()).fit(X, Y))

@@ -30,10 +30,9 @@ from credibly.data.partitions import (
     merge_parts,
     one_after_other,
     sum_part,
-    taken,
     whole_part,
 )
-from credibly.data.source import Block, Change, Code, MemoryRows, Result, RowWise, Stored, Walked
+from credibly.data.source import Block, Change, Code, MemoryRows, Result, RowWise, Stored, Walked, joined
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
@@ -146,9 +145,8 @@ def _keys_and_graph(collection: Any) -> tuple[list[Key], Graph]:
 
 def _counted(held: list[Any], lengths: list[list[float]]) -> list[list[float]]:
     """Lengths with those that were not known, found in one pass."""
-    name = f"credibly-count-{uuid4().hex}"
-    layer: Graph = {}
-    graph: Graph = {}
+    name = _name("count")
+    layer, graph = Graph(), Graph()
     for j, own in enumerate(lengths):
         if np.isnan(own).any():
             keys, tasks = _keys_and_graph(held[j])
@@ -207,9 +205,14 @@ def computed(graph: Graph, keys: Any) -> Any:
     """Values of keys of a graph, by whatever scheduler is in force; BLAS has one thread where that is this process."""
     if not keys:
         return keys
+    name = f"found-{uuid4().hex}"
+    return value_of({**graph, name: (_itself, keys)}, name)
+
+
+def value_of(graph: Graph, key: Key) -> Any:
+    """The value of one key."""
     with single_threaded_blas():
-        name = f"found-{uuid4().hex}"
-        return one_value(name, {**graph, name: (_itself, keys)}).compute()
+        return one_value(key, graph).compute()
 
 
 def _itself(value: Any) -> Any:
@@ -258,10 +261,10 @@ class DaskRows(Walked, Stored):
         layer = _tasks(self, partial(sum_part, changes=self.changes, block=block, merge=merge))
         level = list(layer)
         while len(level) > 1:
-            together = [level[k : k + MERGED_AT_ONCE] for k in range(0, len(level), MERGED_AT_ONCE)]
-            merged = {_key("merge", k): (partial(merge_parts, merge=merge), keys) for k, keys in enumerate(together)}
+            name, work = _name("merge"), partial(merge_parts, merge=merge)
+            merged = {(name, k): (work, level[k : k + MERGED_AT_ONCE]) for k in range(0, len(level), MERGED_AT_ONCE)}
             layer, level = layer | merged, list(merged)
-        found: Result = computed(self.parts.graph | layer, level)[0]
+        found: Result = value_of(self.parts.graph | layer, level[0])
         return found
 
     def map(self, block: RowWise) -> Array:
@@ -302,10 +305,8 @@ class DaskRows(Walked, Stored):
         """Rows drawn without replacement, every partition (and class) in proportion; they come into memory."""
         chosen = drawn_from(rng, _counts(self, n_classes), size)
         drawn = _at_once(self, *(partial(draw_part, changes=(), drawn=here) for here in chosen))
-        X, y, weight, offset, _ = zip(*drawn, strict=True)
-        joined = None if offset[0] is None else np.concatenate(offset)
-        held = (np.concatenate(X), np.concatenate(y), np.concatenate(weight))
-        return MemoryRows(*held, None, self.block_rows, joined, self.changes)
+        X, y, weight, offset, _ = joined(drawn)
+        return MemoryRows(X, y, weight, None, self.block_rows, offset, self.changes)
 
     def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
         """All rows once, `size` at a time: partitions in random order, each brought into memory and shuffled there."""
@@ -315,20 +316,20 @@ class DaskRows(Walked, Stored):
             (part,) = computed(self.parts.graph | tasks, [keys[number]])
             order = rng.permutation(0 if part is None else len(part.y))
             finish = finished(_itself, number, self.changes)
-            yield from (finish(taken(part, order[start : start + size])) for start in range(0, len(order), size))
+            yield from (finish(part.taken(order[start : start + size])) for start in range(0, len(order), size))
 
 
-def _key(what: str, number: int) -> tuple[str, int]:
-    """A name that no other task has: nobody is to answer with what an earlier pass has found."""
-    return (f"credibly-{what}-{uuid4().hex}", number)
+def _name(what: str) -> str:
+    """A name that no other tasks have: nobody is to answer with what an earlier pass has found."""
+    return f"credibly-{what}-{uuid4().hex}"
 
 
 def _tasks(rows: DaskRows, *works: Callable[..., Any]) -> Graph:
     """One task for every partition: the same function for all, or one for each."""
     every = works if len(works) > 1 else works * len(rows.parts.keys)
-    read = partial(_on_part, code=rows.code, block_rows=rows.block_rows)
+    read, name = partial(_on_part, code=rows.code, block_rows=rows.block_rows), _name("part")
     return {
-        _key("part", number): (partial(read, number, work), *keys)
+        (name, number): (partial(read, number, work), *keys)
         for number, (work, keys) in enumerate(zip(every, rows.parts.keys, strict=True))
     }
 
@@ -374,14 +375,13 @@ def lazy_array(function: Callable[..., Any], output: Output, X: Any, **vectors: 
     array([2., 2., 2., 2., 2.])
     """
     parts = partitions(X, list(vectors.values()), list(vectors), count=False)
-    name, tail = f"credibly-predict-{uuid4().hex}", (0,) * len(output.shape)
+    name, tail = _name("predict"), (0,) * len(output.shape)
     shared = f"{name}-function"  # a model may be large: it is sent once, not with every partition
     layer: Graph = {
         (name, i, *tail): (Asked(i, tuple(vectors), output), shared, *keys) for i, keys in enumerate(parts.keys)
     } | {shared: function}
     chunks = (tuple(n if np.isnan(n) else int(n) for n in parts.lengths), *((width,) for width in output.shape))
-    meta = np.empty((0,) * len(chunks), dtype=output.dtype)
-    return da.Array(parts.graph | layer, name, chunks=chunks, meta=meta)
+    return da.Array(parts.graph | layer, name, chunks=chunks, meta=np.empty((0,) * len(chunks), dtype=output.dtype))
 
 
 def columns_of(packed: Any, start: int, output: Output) -> Any:

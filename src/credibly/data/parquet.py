@@ -15,7 +15,7 @@ from credibly.data.parquet_files import AnyPaths, Piece
 from credibly.data.parquet_table import Categories, ParquetTable, Reading, Roles, opened
 from credibly.data.parquet_writing import write_table
 from credibly.data.progress import RowProgress
-from credibly.data.source import Block, Change, Code, MemoryRows, Result, Stored, Walked, shares
+from credibly.data.source import Block, Change, Code, MemoryRows, Result, Stored, Walked, joined, shares
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
 
@@ -247,10 +247,10 @@ class ParquetRows(_Source, Walked):
 
         def work(piece: Piece, crew: Crew) -> Block:
             with closing(table.blocks(piece, reading, crew)) as blocks:
-                return _joined(list(_picked(blocks, drawn[piece], standing)))
+                return joined(list(_picked(blocks, drawn[piece], standing)))
 
         _ = table.features
-        X, y, weight, offset, _where = _joined(list(table.walked(work, list(drawn), self.threads)))
+        X, y, weight, offset, _where = joined(list(table.walked(work, list(drawn), self.threads)))
         return MemoryRows(X, y, weight, self.threads, self.reading.block_rows, offset, self.reading.changes)
 
 
@@ -283,15 +283,8 @@ def _picked(blocks: Iterator[Block], numbers: Sequence[Codes], standing: Array) 
             chosen.append(members[wanted[low:high] - seen[k]])
             seen[k] += members.size
         at = np.sort(np.concatenate(chosen))
-        offset = None if block.offset is None else block.offset[at]
-        yield Block(block.X[at], block.y[at], block.weights[at] * standing[codes[at]], offset)
-
-
-def _joined(blocks: Sequence[Block]) -> Block:
-    """Blocks as one, its rows contiguous: they are to be picked from."""
-    X, y, weight, offset, _where = zip(*blocks, strict=True)
-    weights, offsets = (None if it[0] is None else np.concatenate(it) for it in (weight, offset))
-    return Block(np.ascontiguousarray(np.concatenate(X)), np.concatenate(y), weights, offsets)
+        picked = block.taken(at)
+        yield picked._replace(weight=picked.weights * standing[codes[at]])
 
 
 class _Buffer:
@@ -323,14 +316,9 @@ class _Buffer:
         yield from self._handed_out(self._n)
 
     def _handed_out(self, n: int) -> Iterator[Block]:
-        held, order = _joined(self._blocks), self._rng.permutation(self._n)
+        held, order = joined(self._blocks), self._rng.permutation(self._n)
         cuts = [order[start : min(start + self._size, n)] for start in range(0, n, self._size)]
-        left = _rows(held, order[n:])
+        left = held.taken(order[n:])
         self._blocks, self._n = [left] if n < self._n else [], self._n - n
         for cut in cuts:
-            yield _rows(held, cut)
-
-
-def _rows(block: Block, at: Codes) -> Block:
-    weight, offset = (None if it is None else it[at] for it in (block.weight, block.offset))
-    return Block(block.X[at], block.y[at], weight, offset)
+            yield held.taken(cut)

@@ -19,6 +19,7 @@ from credibly.data.source import (
     RowWise,
     block_cuts,
     changed,
+    drawn_rows,
     shares,
 )
 from credibly.data.threads import single_threaded_blas
@@ -145,32 +146,16 @@ def draw_part(part: Part, changes: Sequence[Change], drawn: Drawn) -> Block | No
         return None
     rng, rows = np.random.default_rng(drawn.seed), part.rows()
     codes: AnyArray = np.zeros(rows.n_rows, np.intp) if len(drawn.wanted) == 1 else rows.y.astype(np.intp, copy=False)
-    chosen = np.sort(
-        np.concatenate(
-            [
-                rng.choice(np.flatnonzero(codes == k), wanted, replace=False, shuffle=False)
-                for k, wanted in enumerate(drawn.wanted)
-                if wanted
-            ]
-        )
-    )
-    standing = drawn.standing[codes[chosen]]
-    weight = standing if rows.weight is None else rows.weight[chosen] * standing
-    X = rows.X[chosen]
-    dense = X.toarray() if isinstance(X, csr_array) else X
-    return Block(dense, rows.y[chosen], weight, None if rows.offset is None else rows.offset[chosen])
+    chosen = drawn_rows(rng, codes, drawn.wanted)
+    block = Block(rows.X, rows.y, rows.weight, rows.offset).taken(chosen)
+    X = block.X.toarray() if isinstance(block.X, csr_array) else block.X
+    return block._replace(X=X, weight=block.weights * drawn.standing[codes[chosen]])
 
 
 def whole_part(part: Part) -> Block | None:
     """All rows of one partition, columns as they came: sparse ones stay so until they are cut."""
     rows = part.rows()
     return Block(rows.X, rows.y, rows.weight, rows.offset) if rows.n_rows else None
-
-
-def taken(block: Block, chosen: Codes) -> Block:
-    """Some rows of a block."""
-    weight, offset = (None if held is None else held[chosen] for held in (block.weight, block.offset))
-    return Block(block.X[chosen], block.y[chosen], weight, offset, block.where)
 
 
 def one_after_other(first: Code, then: Code, y: AnyArray) -> AnyArray:

@@ -47,9 +47,20 @@ class Block(NamedTuple):
         """Without the rows of weight zero: whatever they hold, infinity times nothing is not a number."""
         if self.weight is None or self.weight.all():
             return self
-        kept = self.weight > 0
-        offset = None if self.offset is None else self.offset[kept]
-        return self._replace(X=self.X[kept], y=self.y[kept], weight=self.weight[kept], offset=offset)
+        return self.taken(self.weight > 0)
+
+    def taken(self, chosen: AnyArray) -> "Block":
+        """Some of the rows: their numbers, or a flag for each."""
+        weight, offset = (None if held is None else held[chosen] for held in (self.weight, self.offset))
+        return self._replace(X=self.X[chosen], y=self.y[chosen], weight=weight, offset=offset)
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """Dense blocks as one, its rows contiguous: they are to be picked from."""
+    X, y, weight, offset, _where = zip(*blocks, strict=True)
+    weights, offsets = (None if it[0] is None else np.concatenate(it) for it in (weight, offset))
+    table = np.empty((sum(map(len, X)), X[0].shape[1]), np.result_type(*X))
+    return Block(np.concatenate(X, out=table), np.concatenate(y), weights, offsets)
 
 
 Result = TypeVar("Result")
@@ -222,9 +233,9 @@ class MemoryRows(Walked):
     def sample(self, rng: np.random.Generator, size: int, n_classes: int = 0) -> "MemoryRows":
         """Rows drawn without replacement, in order, each standing for as many of its class as are left out."""
         chosen, standing = stratified(rng, self.y, size, n_classes)
-        weight = standing if self.weight is None else self.weight[chosen] * standing
-        offset = None if self.offset is None else self.offset[chosen]
-        return replace(self, X=self.X[chosen], y=self.y[chosen], weight=weight, offset=offset)
+        drawn = Block(self.X, self.y, self.weight, self.offset).taken(chosen)
+        weight = standing if drawn.weight is None else drawn.weight * standing
+        return replace(self, X=drawn.X, y=drawn.y, weight=weight, offset=drawn.offset)
 
     def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
         """All rows once, in random order, `size` at a time."""
@@ -286,8 +297,13 @@ def stratified(rng: np.random.Generator, y: AnyArray, size: int, n_classes: int)
     codes = y.astype(np.intp, copy=False)
     counts = np.bincount(codes, minlength=n_classes)
     wanted = shares(counts, size)
+    chosen = drawn_rows(rng, codes, wanted)
+    return chosen, (counts / np.maximum(wanted, 1))[codes[chosen]]
+
+
+def drawn_rows(rng: np.random.Generator, codes: Codes, wanted: Codes) -> Codes:
+    """So many rows of every class, drawn without replacement, in order."""
     drawn = [
         rng.choice(np.flatnonzero(codes == k), wanted[k], replace=False, shuffle=False) for k in np.flatnonzero(wanted)
     ]
-    chosen = np.sort(np.concatenate(drawn))
-    return chosen, (counts / np.maximum(wanted, 1))[codes[chosen]]
+    return np.sort(np.concatenate(drawn))
