@@ -10,7 +10,16 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.numerics._fused_base import fast
-from credibly.numerics._fused_lines import LINE, PULLED, Lines, add_lines, by_column, line_scores, new_groups, send_for
+from credibly.numerics._fused_lines import (
+    LINE,
+    Lines,
+    add_lines,
+    by_column,
+    fill_groups,
+    line_scores,
+    row_counts,
+    send_for,
+)
 from credibly.numerics._fused_rows import expand_rows, row_slopes
 from credibly.numerics._fused_tile import (
     TILE,
@@ -24,10 +33,7 @@ from credibly.numerics._fused_tile import (
     scale_rows,
     scores,
 )
-from credibly.numerics._fused_vectors import WIDTH
 from credibly.numerics.arrays import Array
-
-LINE_NUMBERS = 2048  # read twice, the second time from the first-level cache: half of that
 
 Block = tuple[Array, Steps, Array, Array, Array]  # X flat, its steps, y, weight and offset (or nothing)
 
@@ -133,9 +139,9 @@ def add_score_of_lines(kind: int, block: Block, tile: Tile, score: Array) -> int
     """Add the score of the rows that can be read where they lie; how many that are."""
     X, steps, y, weight, offset = block
     d = tile.frame.shape[1]
-    whole = y.size - y.size % PULLED if d >= WIDTH and steps[1] == 1 else 0
-    at_once = max(PULLED, min(TILE, LINE_NUMBERS // d) // PULLED * PULLED)
-    lines = Lines(X, steps[0], d, new_groups(tile.frame, tile.u))
+    whole, at_once = row_counts(y.size, d, steps)
+    lines = Lines(X, steps[0], d, np.empty((2, -(-d // 4) * 4)))
+    fill_groups(tile.frame, tile.u, lines.G)
     total, ones, intercept = np.zeros(lines.G.shape[1]), 0.0, float(tile.u[d]) if tile.ones else 0.0
     for start in range(0, whole, at_once):
         n = min(at_once, whole - start)

@@ -16,15 +16,16 @@ f     scores Σ_i (x_i - center_i) v_i                                          
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
-from credibly.numerics._fused_vectors import WORD, Vectors, intrinsic
+from credibly.numerics._fused_tile import TILE, Steps
+from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic
 from credibly.numerics.arrays import Array
 
 SCORED = 4  # rows taken at a time where they are scored,
 PULLED = 8  # and where they are added up: the totals are loaded and stored once for so many
+CACHED = 2048  # numbers that are read twice, the second time from the first-level cache: half of that
 LINE = 8  # numbers in a line of memory
 AHEAD = 64  # rows from those being scored to those sent for: memory is read while the cache is computed with
 
@@ -94,16 +95,21 @@ def send_for(typing: Any, X: Any, start: Any, lines: Any) -> tuple[Any, Callable
 
 
 @fast
-def new_groups(frame: Array, u: Array) -> Array:
+def row_counts(n: int, d: int, steps: Steps) -> tuple[int, int]:
+    """How many of n rows can be read where they lie, and how many at a time."""
+    whole = n - n % PULLED if d >= WIDTH and steps[1] == 1 else 0
+    return whole, max(PULLED, min(TILE, CACHED // d) // PULLED * PULLED)
+
+
+@fast
+def fill_groups(frame: Array, u: Array, G: Array) -> None:
     """Centres, and weights over scales, by groups; lanes that the last group shares with another weigh nothing."""
     d = frame.shape[1]
-    G = np.zeros((2, -(-d // 4) * 4))
-    for lane in range(G.shape[1]):
-        group = lane - lane % 4
-        column = min(group, d - 4) + lane % 4
+    for lane in range(G.shape[1] if d >= WIDTH else 0):
+        group = lane - lane % WIDTH
+        column = min(group, d - WIDTH) + lane % WIDTH
         G[0, lane] = frame[0, column]
         G[1, lane] = u[column] * frame[1, column] if column >= group else 0.0
-    return G
 
 
 @fast
@@ -132,8 +138,8 @@ def add_lines(lines: Lines, rows: tuple[int, int], grad: Array, total: Array) ->
 def by_column(total: Array, frame: Array, out: Array) -> None:
     """Add totals by groups to those of columns, in units of the frame."""
     d = frame.shape[1]
-    for lane in range(total.size):
-        group = lane - lane % 4
-        column = min(group, d - 4) + lane % 4
+    for lane in range(total.size if d >= WIDTH else 0):
+        group = lane - lane % WIDTH
+        column = min(group, d - WIDTH) + lane % WIDTH
         if column >= group:
             out[column] += total[lane] * frame[1, column]
