@@ -240,3 +240,32 @@ def test_a_child_forked_while_another_thread_holds_the_lock_does_not_wait_for_it
     assert queue.get(timeout=30)
     child.join(30)
     assert child.exitcode == 0
+
+
+def test_the_caller_computes_while_a_thread_is_held_up():
+    """A thread that cannot run keeps only the item it holds; results still come in order."""
+    by_caller, enough = [], threading.Event()
+
+    def work(item: int) -> int:
+        if threading.current_thread() is not threading.main_thread():
+            assert enough.wait(timeout=60)
+        else:
+            by_caller.append(item)
+            if len(by_caller) == 5:
+                enough.set()
+        return item**2
+
+    assert list(in_order(work, range(7), 2)) == [item**2 for item in range(7)]
+    assert len(by_caller) >= 5
+
+
+def test_an_error_of_a_later_item_waits_for_its_turn():
+    def work(item: int) -> int:
+        if item == 3:
+            raise ZeroDivisionError
+        return item
+
+    results = in_order(work, range(6), 2)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ZeroDivisionError):
+        next(results)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -135,18 +135,49 @@ if hasattr(os, "register_at_fork"):
 
 
 def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
-    """work(item) for every item, computed on threads, handed out in order, few of them waiting at a time."""
+    """work(item) for every item, computed on threads, handed out in order, few of them waiting at a time.
+
+    The caller is one of the threads: while an item is not done it takes up a later one. So a thread that another
+    process keeps from running costs no more than the item it holds.
+    """
     if threads == 1 or len(items) == 1:
         yield from map(work, items)
         return
-    waiting: deque[Future[Result]] = deque()
+    waiting: deque[_Task[Item, Result]] = deque()
     try:
         for item in items:
-            waiting.append(_pool(threads).submit(work, item))
+            waiting.append(_Task(work, item, _pool(threads - 1).submit(work, item)))
             if len(waiting) >= WAITING_PER_THREAD * threads:
-                yield waiting.popleft().result()
+                yield _first(waiting)
         while waiting:
-            yield waiting.popleft().result()
+            yield _first(waiting)
     finally:
-        for future in waiting:  # after an error or Ctrl-C: do not start what nobody will read
-            future.cancel()
+        for task in waiting:  # after an error or Ctrl-C: do not start what nobody will read
+            task.future.cancel()
+
+
+class _Task(Generic[Item, Result]):
+    """An item, and what will come of it."""
+
+    def __init__(self, work: Callable[[Item], Result], item: Item, future: Future[Result]) -> None:
+        self.work, self.item, self.future = work, item, future
+
+    def taken_up(self) -> bool:
+        """Compute it here and now, if no thread has begun to."""
+        if not self.future.cancel():
+            return False
+        self.future = Future()
+        try:
+            self.future.set_result(self.work(self.item))
+        except Exception as error:  # handed on where a thread would have handed it on
+            self.future.set_exception(error)
+        return True
+
+
+def _first(waiting: "deque[_Task[Item, Result]]") -> Result:
+    """The result of the first; until it is there, later ones are computed."""
+    first = waiting[0]
+    while not first.future.done() and any(task.taken_up() for task in waiting):
+        pass
+    waiting.popleft()
+    return first.future.result()
