@@ -195,7 +195,8 @@ def test_a_large_problem_is_searched_on_a_part_of_the_rows_first(monkeypatch):
     kernel = 3.0 * RBF([1.0, 1.0])
     direct = fitted(X, y, kernel, optimize=True, inducing=30)
     monkeypatch.setattr("credibly.inference.inducing_search.SMALL", 0)
-    monkeypatch.setattr("credibly.inference.inducing_search.SAMPLE_ROWS", 400)
+    monkeypatch.setattr("credibly.inference.inducing_search.PARTS", ((200, 15), (400, 20), (700, 30), (1500, 30)))
+    monkeypatch.setattr("credibly.inference.inducing_search.MEASURED_ROWS", 400)
     for inference in ("laplace", "ep"):
         model = fitted(X, y, kernel, optimize=True, inducing=30, inference=inference, n_restarts=1)
         assert model.status_.good

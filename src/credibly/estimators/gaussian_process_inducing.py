@@ -40,10 +40,11 @@ class Induced(NamedTuple):
             threads=self.threads,
         )
 
-    def begin(self, f: Array) -> Array:
+    def begin(self, rows: AnyArray | None, f: Array) -> Array:
         """Where a search for the latents may start, from a guess of them: what the likelihood looks like there."""
         likelihood: Any = self.plan.likelihood
-        labels = [self.y] if f.ndim == 1 else [self.y == c for c in range(f.shape[1])]
+        own_y = self.y if rows is None else self.y[rows]
+        labels = [own_y] if f.ndim == 1 else [own_y == c for c in range(f.shape[1])]
         found = []
         for y, own in zip(labels, f.reshape(len(f), -1).T, strict=True):
             at = likelihood.expand(y.astype(float), own)
