@@ -10,6 +10,7 @@ from credibly.estimators.gaussian_process_plan import EP_SEARCH_TOL, LAPLACE_SEA
 from credibly.inference.inducing_evidence import InducingEvidence, inferring
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.inducing_search import Points
+from credibly.inference.kernel_slopes import fixed_places
 from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import Categorical
 from credibly.numerics.arrays import AnyArray, Array, Codes
@@ -70,6 +71,17 @@ def check_plan(plan: Plan) -> None:
         raise InputError(
             f"With inducing points the likelihood must be log-concave, as 'logit', 'probit' and 'cloglog' are; got "
             f"{plan.likelihood!r}. Use one of those, or all of fewer rows (inducing=None)."
+        )
+
+
+def check_moving(kernels: tuple[Kernel, ...]) -> None:
+    """Refuse kernels whose points cannot move."""
+    fixed = sorted({part for kernel in kernels for part in fixed_places(kernel)})
+    if fixed:
+        raise InputError(
+            f"optimize_inducing=True is for smooth stationary kernels (RBF, RationalQuadratic, Matern with nu above "
+            f"0.5), and sums and products of them with constants; got {', '.join(fixed)}. Use another kernel, or leave "
+            "the points where they are (optimize_inducing=False)."
         )
 
 

@@ -135,6 +135,24 @@ class Search(NamedTuple):
                 part = self._go_on_with(np.sort(order[:rows]), points.of_a_part(order[:rows], most), part, n)
         return self._approach(part, points)
 
+    def settle(self, points: Points, moved: Learnt) -> Learnt:
+        """Hyperparameters once more, for points that have moved and stay now."""
+        evidence, theta = moved.evidence, moved.at.theta
+        n = len(points.X)
+        if n * points.size**2 <= SMALL:
+            at, status = maximise(evidence, self.bounds, [theta], self.controls, self.progress)
+            return Learnt(at, status, evidence)
+        rows = np.sort(points.rng.choice(n, min(n, MEASURED_ROWS), replace=False))
+        some = self.make(rows, evidence.points)
+        look_around = Ascent(some, self.terms._replace(progress=silent), Goal(np.inf, 1, some.search_tol))
+        look_around.climb(theta, self.begin(rows, moved.at.result.mean[rows]))
+        return self._refined(self._on_all(Part.of(rows, some, look_around), evidence, theta, moved.at.result.warm))
+
+    def _refined(self, found: Learnt) -> Learnt:
+        """With latents to the tolerance that was asked for."""
+        at = found.evidence.refined(found.at, self.controls)
+        return found._replace(at=at, status=found.status if at.result.status.good else at.result.status)
+
     def _climb(self, rows: AnyArray | None, points: Points, starts: Sequence[Array]) -> Learnt:
         """By L-BFGS; points that depend on the kernel are chosen anew where that ended, and it goes on from there."""
         evidence = self.make(rows, points.at(self.kernels))
@@ -179,8 +197,7 @@ class Search(NamedTuple):
             if self._gain_on(part, found, chosen) > CLOSE:
                 again = self._on_all(part, self.make(None, chosen), found.at.theta, found.at.result.warm)
                 found = max(found, again, key=lambda it: it.at.result.log_evidence)
-        at = found.evidence.refined(found.at, self.controls)
-        return found._replace(at=at, status=found.status if at.result.status.good else at.result.status)
+        return self._refined(found)
 
     def _on_all(self, part: Part, evidence: InducingEvidence, theta: Array, warm: Array) -> Learnt:
         goal = Goal(CLOSE, MOST_EVALUATIONS, LOOSE)
