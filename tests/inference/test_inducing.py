@@ -275,6 +275,16 @@ def test_points_are_rows_each_at_most_once_and_the_same_for_the_same_seed():
     assert (first[:, None] == X[None]).all(axis=2).any(axis=1).all()
 
 
+def test_no_more_points_are_chosen_than_leave_next_to_nothing_open():
+    X, y = toy(1_500)
+    kernel, rng = 4.0 * RBF([2.0, 2.0]), np.random.default_rng(0)
+    few, all_that_differ = chosen_points(rng, kernel, X, 300), X[pivoted_rows(kernel, X, 300)]
+    assert len(few) < 0.7 * len(all_that_differ)
+    assert 0.1 < prior_of(kernel, X, few).D.sum() < 1.5  # ENOUGH, by a part of the rows; all of them here
+    heights = [searching(X, y, kernel).make(None, Z).at(kernel.theta, None, EXACTLY) for Z in (few, all_that_differ)]
+    assert abs(heights[0].result.log_evidence - heights[1].result.log_evidence) < 0.125
+
+
 def test_chosen_points_leave_less_open_than_rows_at_random():
     X, _ = toy(2000)
     rng, kernel = np.random.default_rng(0), RBF(0.5)

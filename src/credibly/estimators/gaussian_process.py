@@ -95,9 +95,10 @@ class GaussianProcessClassifier(GaussianProcessResults):
     n_restarts : int
         Further searches from points drawn inside the bounds (uniformly in the logarithms); the best is kept.
     inducing : None (default), int, or (m, d) array
-        For many rows: latents hang together through the function's values at so many points (chosen among the rows), or
-        at these (FITC). Time then grows as n m², memory as n m at most. Laplace for two classes, EP for two or more
-        (each against the rest); log-concave likelihoods without label noise. As many points as rows: the exact model.
+        For many rows: latents hang together through the function's values at so many points at most (chosen among the
+        rows), or at these (FITC). Time then grows as n m², memory as n m at most. Laplace for two classes, EP for two
+        or more (each against the rest); log-concave likelihoods without label noise. As many points as rows: the exact
+        model.
     optimize_inducing : bool
         Whether the points move, too: ten steps of L-BFGS at most, uphill in the evidence, with the hyperparameters,
         which are then searched for once more. For smooth stationary kernels and constants.
