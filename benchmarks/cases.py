@@ -224,13 +224,14 @@ PROCESSES = [
             title=f"Gaussian process, 500 inducing points, n = {n:,}",
             spec=Spec("gp", n, GP_COLUMNS, n_test=10_000),
             ours="ours.gp_inducing",
-            peers=("gpytorch_.svgp_10", "gpytorch_.svgp_30", "gpytorch_.svgp_100"),
+            peers=tuple(f"gpytorch_.svgp_{epochs}" for epochs in all_epochs),
             rules=(BetterAndFaster(10),),
             accuracy=float("inf"),
+            turns=n < 50_000,  # there peers take minutes
             quick=n == 5_000,
             quick_peers=("gpytorch_.svgp_30",),
         )
-        for n in (5_000, 50_000)
+        for n, all_epochs in ((5_000, (30, 100)), (50_000, (5, 15, 30)))
     ),
 ]
 

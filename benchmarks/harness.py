@@ -4,7 +4,8 @@
    within 1e-8 (relative) of the best one known. The loosest tolerance that does is used from then on. Here the peak
    memory of the first fit is read, too. A method that uses up its budget is stopped, and recorded as such.
 2. *Turns.* One process with ours, the limits and all peers that got there and are not ten times slower than the
-   fastest peer: us, peer, us, peer, …; medians count. Slower peers keep the one time of their probe.
+   fastest peer: us, peer, us, peer, …; medians count. Slower peers keep the one time of their probe, and so does
+   everybody in a case whose fits take minutes.
 
 A package's threads are its own affair; most are tried with one thread as well, and the better one counts.
 """
@@ -48,6 +49,7 @@ class Case:
     limits: tuple[str, ...] = ()
     accuracy: float = ACCURACY  # relative gap of the objective at which an answer counts as equal
     reference: str | None = None  # the method whose probabilities others are compared with
+    turns: bool = True  # False where fits take minutes: the times of the probes count
     quick: bool = False
     quick_peers: tuple[str, ...] | None = None  # fewer peers, in the quick run
 
@@ -232,7 +234,7 @@ def take_turns(case: Case, rows: list[Measured], budget: Budget) -> list[Measure
     """The rows with the times of their turns in place of those of the probe, where they had turns; then the limits."""
     limits = [unprobed(name) for name in case.limits]
     entries = worth_turns(rows) + limits
-    if not entries:
+    if not case.turns or not entries:
         return rows
     job = {
         "job": "time",

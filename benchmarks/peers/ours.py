@@ -138,7 +138,7 @@ METHODS = {
         "credibly GP softmax, optimised", OURS, gaussian_process(optimize=True), held_out, threads=DEFAULT
     ),
     "gp_inducing": Method(
-        "credibly GP, 500 inducing points",
+        "credibly GP, at most 500 inducing points",
         OURS,
         gaussian_process(optimize=True, inducing=500),
         held_out,

@@ -180,6 +180,12 @@ def test_slow_peers_and_worse_threads_have_no_turns():
 # --- verdicts ------------------------------------------------------------------------------------------------------
 
 
+def test_where_fits_take_minutes_the_times_of_the_probes_count():
+    case = next(case for case in cases.CASES if not case.turns)
+    rows = [row("ours", 10.0), row("other", 150.0)]
+    assert harness.take_turns(case, rows, harness.BUDGETS["full"]) is rows  # no process is started
+
+
 def test_the_ratio_is_to_the_fastest_peer_that_got_there():
     rows = row("ours", 0.1), row("newton", 0.5), row("first-order", 0.2, reached=False), row("other", 0.9)
     assert rules.Faster(4).judge(result(*rows)).met

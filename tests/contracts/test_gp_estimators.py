@@ -430,7 +430,15 @@ def test_a_pickle_from_before_the_first_question_answers_it():
 def test_parameters_are_kept_as_given_and_can_be_set():
     kernel = [RBF(), Linear(), theirs.RBF()]
     options = {"kernel": kernel, "likelihood": "probit", "inference": "ep", "label_noise": (0.1, "estimate")}
-    options |= {"optimize": False, "n_restarts": 3, "inducing": 7, "max_n": 5, "tol": 1e-3, "max_iter": 7}
+    options |= {
+        "optimize": False,
+        "n_restarts": 3,
+        "inducing": 7,
+        "optimize_inducing": True,
+        "max_n": 5,
+        "tol": 1e-3,
+        "max_iter": 7,
+    }
     options |= {"n_jobs": 2, "random_state": 4, "verbose": True}
     model = GaussianProcessClassifier(**options)
     for name, value in options.items():

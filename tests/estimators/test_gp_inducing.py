@@ -195,13 +195,49 @@ def test_a_large_problem_is_searched_on_a_part_of_the_rows_first(monkeypatch):
     kernel = 3.0 * RBF([1.0, 1.0])
     direct = fitted(X, y, kernel, optimize=True, inducing=30)
     monkeypatch.setattr("credibly.inference.inducing_search.SMALL", 0)
-    monkeypatch.setattr("credibly.inference.inducing_search.SAMPLE_ROWS", 400)
+    monkeypatch.setattr("credibly.inference.inducing_search.PARTS", ((200, 15), (400, 20), (700, 30), (1500, 30)))
+    monkeypatch.setattr("credibly.inference.inducing_search.MEASURED_ROWS", 400)
     for inference in ("laplace", "ep"):
         model = fitted(X, y, kernel, optimize=True, inducing=30, inference=inference, n_restarts=1)
         assert model.status_.good
         assert abs(model.log_evidence_ - direct.log_evidence_) < 3.0  # other points, another inference, half a nat
     given = fitted(X, y, kernel, optimize=True, inducing=direct.inducing_points_)
     assert abs(given.log_evidence_ - direct.log_evidence_) < 1.0
+
+
+# --- points that move ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"inference": "ep"}, {"optimize": True}], ids=str)
+def test_moving_points_gains_evidence(options):
+    X, y = toy(120)
+    held = fitted(X, y, inducing=6, **options)
+    moved = fitted(X, y, inducing=6, optimize_inducing=True, **options)
+    assert moved.log_evidence_ > held.log_evidence_
+    assert len(moved.inducing_points_) == 6 and not np.isin(moved.inducing_points_, X).all()
+    given = fitted(X, y, moved.kernel_, inducing=moved.inducing_points_, **options | {"optimize": False})
+    same(given, moved, elsewhere(), tol=1e-7)
+
+
+def test_hyperparameters_are_at_their_best_for_points_that_moved(monkeypatch):
+    X, y = toy(400)
+    kernel = 3.0 * RBF([1.0, 1.0])
+    small = fitted(X, y, kernel, optimize=True, inducing=8, optimize_inducing=True)
+    assert small.status_.good and np.abs(small.log_evidence_gradient_).max() < 0.05
+    monkeypatch.setattr("credibly.inference.inducing_search.SMALL", 0)
+    monkeypatch.setattr("credibly.inference.inducing_search.PARTS", ((100, 8), (200, 8)))
+    monkeypatch.setattr("credibly.inference.inducing_search.MEASURED_ROWS", 200)
+    large = fitted(X, y, kernel, optimize=True, inducing=8, optimize_inducing=True)
+    best = fitted(X, y, large.kernel_, optimize=True, inducing=large.inducing_points_)
+    assert large.status_.good and best.log_evidence_ - large.log_evidence_ < 1.0  # half a nat, by a part's curvature
+
+
+def test_points_move_for_all_classes_together():
+    X, y = toy(120, K=3)
+    options = {"inducing": 6, "inference": "ep"}
+    for kernel in (KERNEL, [KERNEL, 2.0 * RBF([0.8, 1.0]), 3.0 * RBF([1.0, 0.6])]):
+        held, moved = (fitted(X, y, kernel, optimize_inducing=moves, **options) for moves in (False, True))
+        assert moved.one_vs_rest_log_evidence_.sum() > held.one_vs_rest_log_evidence_.sum()
 
 
 # --- saving ----------------------------------------------------------------------------------------------------------
@@ -241,6 +277,10 @@ REFUSED = {
     "softmax": ({"likelihood": "softmax"}, r"joint softmax is not available.*inference='ep'"),
     "cauchy": ({"likelihood": "cauchy"}, r"must be log-concave.*inducing=None"),
     "label noise": ({"label_noise": 0.1}, r"label_noise is not available with inducing points"),
+    "points of a line": ({"optimize_inducing": True, "kernel": RBF(1.0) + Linear(0.5)}, r"stationary.*got.*Linear"),
+    "points at kinks": ({"optimize_inducing": True, "kernel": Matern(1.0, nu=0.5)}, r"nu above 0.5.*got.*Matern"),
+    "maybe moving": ({"optimize_inducing": 1}, r"optimize_inducing must be True or False; got 1"),
+    "nothing to move": ({"optimize_inducing": True, "inducing": None}, r"there are none: give inducing="),
     "overflow": ({"kernel": 1e300 * Polynomial(8, 1e4)}, r"not finite on these rows"),
 }
 

@@ -11,10 +11,11 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference import inducing
 from credibly.inference.ep import expectation_propagation
 from credibly.inference.inducing import InducingPrecision, InducingPrior
+from credibly.inference.inducing_ascent import LONGEST, Ascent, Goal, boxed, definite, updated
 from credibly.inference.inducing_evidence import InducingEvidence, inferring
 from credibly.inference.inducing_latents import InducingLatents, inducing_laplace, inducing_propagation
 from credibly.inference.inducing_points import RANK, chosen_points, independent_points, pivoted_rows
-from credibly.inference.inducing_search import LONGEST, Ascent, Goal, Points, Search, limited, updated
+from credibly.inference.inducing_search import Points, Search
 from credibly.inference.kernel_evidence import KernelEvidence, maximise
 from credibly.inference.kernel_slopes import cross_sums, diagonal_sums
 from credibly.inference.laplace import Controls
@@ -274,6 +275,16 @@ def test_points_are_rows_each_at_most_once_and_the_same_for_the_same_seed():
     assert (first[:, None] == X[None]).all(axis=2).any(axis=1).all()
 
 
+def test_no_more_points_are_chosen_than_leave_next_to_nothing_open():
+    X, y = toy(1_500)
+    kernel, rng = 4.0 * RBF([2.0, 2.0]), np.random.default_rng(0)
+    few, all_that_differ = chosen_points(rng, kernel, X, 300), X[pivoted_rows(kernel, X, 300)]
+    assert len(few) < 0.7 * len(all_that_differ)
+    assert 0.1 < prior_of(kernel, X, few).D.sum() < 1.5  # ENOUGH, by a part of the rows; all of them here
+    heights = [searching(X, y, kernel).make(None, Z).at(kernel.theta, None, EXACTLY) for Z in (few, all_that_differ)]
+    assert abs(heights[0].result.log_evidence - heights[1].result.log_evidence) < 0.125
+
+
 def test_chosen_points_leave_less_open_than_rows_at_random():
     X, _ = toy(2000)
     rng, kernel = np.random.default_rng(0), RBF(0.5)
@@ -298,8 +309,8 @@ def searching(X: np.ndarray, y: np.ndarray, kernel: Kernel) -> Search:
             points=points,
         )
 
-    def begin(f: np.ndarray) -> np.ndarray:
-        at = likelihood.expand(y, f)
+    def begin(rows: np.ndarray | None, f: np.ndarray) -> np.ndarray:
+        at = likelihood.expand(y if rows is None else y[rows], f)
         return np.stack([at.curvature, at.curvature * f + at.grad])
 
     return Search(make, begin, (kernel,), kernel.bounds, EXACTLY, silent)
@@ -310,7 +321,7 @@ def test_a_few_steps_on_all_rows_end_within_a_nat_of_the_maximum(monkeypatch):
     kernel, points = 4.0 * RBF([1.0, 1.0]), Points(np.random.default_rng(0), X, 40, None)
     search = searching(X, y, kernel)
     monkeypatch.setattr("credibly.inference.inducing_search.SMALL", 0)
-    monkeypatch.setattr("credibly.inference.inducing_search.SAMPLE_ROWS", 300)
+    monkeypatch.setattr("credibly.inference.inducing_search.PARTS", ((150, 20), (300, 40)))
     looks = []
     found = search._replace(progress=lambda *it: looks.append(it)).learn(points, [kernel.theta])
     assert found.status in {Status.CONVERGED, Status.HYPERPARAMETER_AT_BOUND}
@@ -353,10 +364,36 @@ def test_an_update_of_the_curvature_satisfies_the_secant_equation():
     assert updated(B, moved, -fell) is B
 
 
-def test_a_hyperparameter_that_runs_away_does_not_hold_up_the_others():
-    assert_array_equal(limited(np.array([0.3, 50.0]), np.array([10.0, 1.0])), [0.3, LONGEST])
-    backwards = limited(np.array([-0.8, 50.0]), np.array([10.0, 1.0]))  # cut, it would lead downhill
-    assert_allclose(backwards, np.array([-0.8, 50.0]) * LONGEST / 50.0)
+def test_a_hyperparameter_that_runs_away_neither_holds_up_nor_misleads_the_others():
+    low, high = np.full(3, -LONGEST), np.full(3, LONGEST)
+    B = np.array([[4.0, 1.0, 0.0], [1.0, 0.5, 0.1], [0.0, 0.1, 2.0]])
+    slope = np.array([3.0, 20.0, -0.5])
+    step = boxed(slope, B, low, high)
+    assert step[1] == LONGEST
+    others = [0, 2]  # where they would go were the second known to be there
+    assert_allclose(step[others], np.linalg.solve(B[np.ix_(others, others)], (slope - B[:, 1] * LONGEST)[others]))
+    assert_allclose(boxed(slope / 100, B, low, high), np.linalg.solve(B, slope / 100), rtol=1e-12)
+    assert boxed(np.zeros(0), np.zeros((0, 0)), np.zeros(0), np.zeros(0)).shape == (0,)
+
+
+def test_weak_and_negative_curvatures_do_not_make_long_steps():
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    values = np.linalg.eigvalsh(definite(turn @ np.diag([-40.0, 1e-3, 7.0]) @ turn.T))
+    assert_allclose(values, [1.0, 7.0, 40.0])
+
+
+def test_the_curvature_grows_with_what_the_rows_determine_and_not_with_their_number():
+    rng, kernel = np.random.default_rng(4), 4.0 * RBF([1.0, 1.0])
+    X = rng.normal(size=(4_000, 2))
+    y = (np.sin(2 * X[:, 0]) + X[:, 1] + 0.7 * rng.logistic(size=len(X)) > 0).astype(float)
+    search, Z, found = searching(X, y, kernel), chosen_points(rng, kernel, X, 60), []
+    theta = maximise(search.make(np.arange(1_000), Z), kernel.bounds, [kernel.theta], EXACTLY, silent).at.theta
+    for n in (250, 4_000):
+        evidence = search.make(np.arange(n), Z)
+        at = evidence.at(theta, None, EXACTLY)
+        found.append([at.result.effective_parameters(), -np.trace(evidence.hessian(at, EXACTLY))])
+    determined, curvature = np.divide(*found[::-1])
+    assert 1.2 < determined < 3 and 0.5 < curvature / determined < 2  # sixteen times the rows; twice is no harm
 
 
 def test_the_exact_evidence_is_the_limit_of_many_points():

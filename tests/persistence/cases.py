@@ -373,6 +373,7 @@ add("GP softmax, a kernel each", lambda: three(process([k.RBF(1.0), k.RBF(2.0), 
 add("GP one against the rest by EP", lambda: three(process(inference="ep")))
 add("GP one against the rest by ADF", lambda: three(process(inference="adf", likelihood="probit")))
 add("GP with inducing points", lambda: two(process(inducing=10)))
+add("GP with moved inducing points", lambda: two(process(k.RBF(2.0), inducing=5, optimize_inducing=True)))
 add("GP with inducing points by EP", lambda: three(process(inducing=X3[::6], inference="ep")))
 
 

@@ -67,9 +67,10 @@ NEVER_HELD = {
         inference.inducing:InducingPrior inference.inducing:Part inference.inducing:Pulled
         inference.inducing_evidence:InducingEvidence inference.inducing_evidence:InducingOneVsRest
         inference.inducing_latents:InducingLaplace inference.inducing_latents:InducingLatents
-        inference.inducing_latents:InducingSites inference.inducing_search:Ascent inference.inducing_search:Goal
-        inference.inducing_search:Learnt inference.inducing_search:Look inference.inducing_search:Points
-        inference.inducing_search:Search
+        inference.inducing_latents:InducingSites inference.inducing_ascent:Ascent inference.inducing_ascent:Goal
+        inference.inducing_ascent:Look inference.inducing_ascent:Terms
+        inference.inducing_search:Learnt inference.inducing_search:Part inference.inducing_search:Points
+        inference.inducing_search:Search inference.inducing_moves:Moves inference.inducing_moves:Place
         data.threads:_SingleThreadedBlas estimators.climbing:Checked estimators.gaussian_process:EvidencePrinter
         estimators.generative_learning:Learnt estimators.learning:ChosenPrior estimators.leave_one_out:Fit
         estimators.nested_models:Extra estimators.noise:Known estimators.prequential:Learner

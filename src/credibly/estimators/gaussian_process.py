@@ -15,6 +15,7 @@ from credibly.errors import ConvergenceWarning, InputError, NotDefinedError
 from credibly.estimators.gaussian_process_inducing import (
     POINTS_SEED,
     Induced,
+    check_moving,
     check_plan,
     read_points,
     used_points,
@@ -41,6 +42,7 @@ from credibly.estimators.validation import (
     read_training,
 )
 from credibly.inference.function_posterior import FunctionPosterior
+from credibly.inference.inducing_moves import Moves
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.inducing_search import Learnt, Search
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence, maximise
@@ -93,9 +95,13 @@ class GaussianProcessClassifier(GaussianProcessResults):
     n_restarts : int
         Further searches from points drawn inside the bounds (uniformly in the logarithms); the best is kept.
     inducing : None (default), int, or (m, d) array
-        For many rows: latents hang together through the function's values at so many points (chosen among the rows), or
-        at these (FITC). Time then grows as n m², memory as n m at most. Laplace for two classes, EP for two or more
-        (each against the rest); log-concave likelihoods without label noise. As many points as rows: the exact model.
+        For many rows: latents hang together through the function's values at so many points at most (chosen among the
+        rows), or at these (FITC). Time then grows as n m², memory as n m at most. Laplace for two classes, EP for two
+        or more (each against the rest); log-concave likelihoods without label noise. As many points as rows: the exact
+        model.
+    optimize_inducing : bool
+        Whether the points move, too: ten steps of L-BFGS at most, uphill in the evidence, with the hyperparameters,
+        which are then searched for once more. For smooth stationary kernels and constants.
     max_n : int
         Most rows without inducing points; more are refused with the memory that they would take.
     tol : float
@@ -166,6 +172,7 @@ class GaussianProcessClassifier(GaussianProcessResults):
         optimize: bool = True,
         n_restarts: int = 0,
         inducing: Any = None,
+        optimize_inducing: bool = False,
         max_n: int = 10_000,
         tol: float = 1e-20,
         max_iter: int = 100,
@@ -180,6 +187,7 @@ class GaussianProcessClassifier(GaussianProcessResults):
         self.optimize = optimize
         self.n_restarts = n_restarts
         self.inducing = inducing
+        self.optimize_inducing = optimize_inducing
         self.max_n = max_n
         self.tol = tol
         self.max_iter = max_iter
@@ -224,6 +232,10 @@ class GaussianProcessClassifier(GaussianProcessResults):
         check_limits(self)
         if not isinstance(self.optimize, bool | np.bool_):
             raise InputError(f"optimize must be True or False; got {self.optimize!r}.")
+        if not isinstance(self.optimize_inducing, bool | np.bool_):
+            raise InputError(f"optimize_inducing must be True or False; got {self.optimize_inducing!r}.")
+        if self.optimize_inducing and self.inducing is None:
+            raise InputError("optimize_inducing=True moves inducing points, and there are none: give inducing=.")
         restarts: Any = self.n_restarts
         if isinstance(restarts, bool) or not isinstance(restarts, int | np.integer) or restarts < 0:
             raise InputError(f"n_restarts must be a whole number of at least 0; got {self.n_restarts!r}.")
@@ -288,19 +300,25 @@ class GaussianProcessClassifier(GaussianProcessResults):
         check_plan(self._plan)
         rng = generator(POINTS_SEED if self.random_state is None else self.random_state)
         points = read_points(rng, self.inducing, X)
+        if self.optimize_inducing:
+            check_moving(kernels)
         for kernel in kernels:
             check_kernel(kernel, widest_rows(kernel, X))
+        progress = EvidencePrinter() if self.verbose else silent
         induced = Induced(self._plan, X, self._codes, kernels, n_threads(self.n_jobs))
         plain = induced.evidence(None, X[:1])
         bounds = self._bounds(plain, kernels)
-        if (bounds[:, 0] == bounds[:, 1]).all():
+        search = Search(induced.evidence, induced.begin, kernels, bounds, self._controls, progress)
+        held = bool((bounds[:, 0] == bounds[:, 1]).all())
+        if held:
             evidence = induced.evidence(None, points.at(kernels))
             at = evidence.at(evidence.start, None, self._controls)
             found = Learnt(at, at.result.status, evidence)
         else:
-            progress = EvidencePrinter() if self.verbose else silent
-            search = Search(induced.evidence, induced.begin, kernels, bounds, self._controls, progress)
             found = search.learn(points, self._starts(plain, bounds, rng))
+        if self.optimize_inducing:
+            found = Moves(bounds, self._controls, progress).learn(found)
+            found = found if held else search.settle(points, found)
         posterior = found.evidence.posterior(found.at)
         self.inducing_points_ = used_points(posterior, points)
         self._keep(found.at, found.status, posterior)

@@ -10,6 +10,7 @@ from credibly.estimators.gaussian_process_plan import EP_SEARCH_TOL, LAPLACE_SEA
 from credibly.inference.inducing_evidence import InducingEvidence, inferring
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.inducing_search import Points
+from credibly.inference.kernel_slopes import fixed_places
 from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import Categorical
 from credibly.numerics.arrays import AnyArray, Array, Codes
@@ -40,10 +41,11 @@ class Induced(NamedTuple):
             threads=self.threads,
         )
 
-    def begin(self, f: Array) -> Array:
+    def begin(self, rows: AnyArray | None, f: Array) -> Array:
         """Where a search for the latents may start, from a guess of them: what the likelihood looks like there."""
         likelihood: Any = self.plan.likelihood
-        labels = [self.y] if f.ndim == 1 else [self.y == c for c in range(f.shape[1])]
+        own_y = self.y if rows is None else self.y[rows]
+        labels = [own_y] if f.ndim == 1 else [own_y == c for c in range(f.shape[1])]
         found = []
         for y, own in zip(labels, f.reshape(len(f), -1).T, strict=True):
             at = likelihood.expand(y.astype(float), own)
@@ -69,6 +71,17 @@ def check_plan(plan: Plan) -> None:
         raise InputError(
             f"With inducing points the likelihood must be log-concave, as 'logit', 'probit' and 'cloglog' are; got "
             f"{plan.likelihood!r}. Use one of those, or all of fewer rows (inducing=None)."
+        )
+
+
+def check_moving(kernels: tuple[Kernel, ...]) -> None:
+    """Refuse kernels whose points cannot move."""
+    fixed = sorted({part for kernel in kernels for part in fixed_places(kernel)})
+    if fixed:
+        raise InputError(
+            f"optimize_inducing=True is for smooth stationary kernels (RBF, RationalQuadratic, Matern with nu above "
+            f"0.5), and sums and products of them with constants; got {', '.join(fixed)}. Use another kernel, or leave "
+            "the points where they are (optimize_inducing=False)."
         )
 
 

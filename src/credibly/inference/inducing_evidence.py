@@ -13,6 +13,7 @@ import numpy as np
 from credibly.data.source import MemoryRows
 from credibly.inference.inducing import InducingPrior
 from credibly.inference.inducing_latents import InducingLatents, inducing_laplace, inducing_propagation
+from credibly.inference.inducing_points import independent_points
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence
 from credibly.inference.laplace import Controls
@@ -52,6 +53,17 @@ class InducingEvidence(KernelEvidence):
         result: Any = at.result
         gradient: Array = result.gradient()
         return gradient
+
+    def gradient_with_points(self, at: Evaluated) -> tuple[Array, Array]:
+        """The same, (p,), and ∂ log p(y | X, θ)/∂Z, (m, d): zero for points that are left out."""
+        by_theta, by_points = [], np.zeros_like(self.points)
+        for part in _parts(at):
+            whitening = part.problem.prior.whitening
+            slope, p = part.gradient(places=True), len(whitening.kernel.theta)
+            by_theta.append(slope[:p])
+            by_points[independent_points(whitening.kernel, self.points)] += slope[p:].reshape(whitening.points.shape)
+        shared = len(self.kernels) == 1
+        return np.asarray(np.sum(by_theta, axis=0) if shared else np.concatenate(by_theta)), by_points
 
     def refined(self, at: Evaluated, controls: Controls) -> Evaluated:
         """The same θ with latents to another tolerance, from where they are."""

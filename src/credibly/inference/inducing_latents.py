@@ -12,7 +12,7 @@ from credibly.data.source import Sums
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.inducing import InducingPrecision, InducingPrior, Part
 from credibly.inference.inducing_posterior import InducingGaussian
-from credibly.inference.kernel_slopes import cross_sums, diagonal_sums
+from credibly.inference.kernel_slopes import cross_sums, diagonal_sums, place_sums
 from credibly.inference.laplace import Controls
 from credibly.inference.latent_newton import AtMode, Mode, Point
 from credibly.inference.leave_one_out import cavities, log_left_out
@@ -40,8 +40,10 @@ class InducingLatents(NamedTuple):
     likelihood: Likelihood
 
 
-def evidence_gradient(precision: InducingPrecision, a: Array, b: Array) -> Array:
+def evidence_gradient(precision: InducingPrecision, a: Array, b: Array, places: bool = False) -> Array:
     r"""∂ log evidence/∂θ, (p,), the points being held, from M with ∂ log evidence = Σᵢⱼ Mᵢⱼ ∂Pᵢⱼ.
+
+    With `places` also that by the points used, θ being held, (p + m d,).
 
     .. math:: M = \tfrac12 (b a^T + a b^T) - \tfrac12 R, \qquad
         \partial P = \operatorname{diag}(\partial k_{ii}) + \partial Q - \operatorname{diag}(\partial Q), \qquad
@@ -56,6 +58,10 @@ def evidence_gradient(precision: InducingPrecision, a: Array, b: Array) -> Array
     p, q = prior.onto_points(a, b)
     inverse, both = A.scaled_inverse(np.ones(prior.m)), np.stack([p, q])
 
+    def sums(X: Array, M: Array, ends: float = 1.0) -> Array:
+        slopes = cross_sums(kernel, X, Z, M)
+        return np.append(slopes, ends * place_sums(kernel, X, Z, M)) if places else slopes
+
     def block(part: Part) -> Sums:
         X, V, (left, right, S, middle, _) = part
         G = V @ inverse  # 2 (M - diag(M)) V
@@ -63,14 +69,16 @@ def evidence_gradient(precision: InducingPrecision, a: Array, b: Array) -> Array
         G -= np.multiply(2.0 * middle[:, None], V, out=scratch(*V.shape))
         G += np.column_stack([right, left]) @ both
         weights = L.half_solve_transposed(G.T).T
-        slopes = cross_sums(kernel, X, Z, weights) + diagonal_sums(kernel, X, middle)
-        return slopes, weighted_gram(V, middle)
+        return sums(X, weights), diagonal_sums(kernel, X, middle), weighted_gram(V, middle)
 
-    slopes, gram = prior.sum(block, a, b, precision.S, own)
+    slopes, on_diagonal, gram = prior.sum(block, a, b, precision.S, own)
     core = 0.5 * (inverse - np.eye(prior.m) + np.outer(p, q) + np.outer(q, p)) - gram  # Vᵀ (M - diag(M)) V
     half = L.half_solve_transposed(np.asfortranarray(core))
     among = L.half_solve_transposed(np.asfortranarray(half.T))
-    return np.asarray(slopes - cross_sums(kernel, Z, Z, among))
+    slopes -= sums(Z, among, ends=2.0)  # both ends of a pair of points move
+    slopes = np.asarray(slopes)
+    slopes[: len(kernel.theta)] += on_diagonal
+    return slopes
 
 
 @dataclass(frozen=True)
@@ -90,11 +98,11 @@ class InducingLaplace(AtMode[Expansion, InducingPrecision]):
         """q, at the points."""
         return InducingGaussian.of(self.mode.precision, self.mode.point.a)
 
-    def gradient(self) -> Array:
+    def gradient(self, places: bool = False) -> Array:
         """∂ log evidence/∂θ, (p,), the mode's own movement included (RW06 eq. 5.21–5.24)."""
         point, precision = self.mode.point, self.mode.precision
         s = 0.5 * precision.variances() * self.problem.likelihood.third(self.problem.y, point.f)
-        return evidence_gradient(precision, point.at.grad, 0.5 * point.at.grad + precision.pulled(s).a)
+        return evidence_gradient(precision, point.at.grad, 0.5 * point.at.grad + precision.pulled(s).a, places)
 
     def leave_one_out(self) -> Array:
         """log p(y_i | other rows), (n,): the row's own factor, as Laplace sees it, is taken off its marginal."""
@@ -245,9 +253,9 @@ class InducingSites(SiteState):
         """log Z_EP."""
         return self.ep_log_evidence()
 
-    def gradient(self) -> Array:
+    def gradient(self, places: bool = False) -> Array:
         """∂ log Z_EP/∂θ, (p,); at a fixed point the sites' own movement does not count (RW06 eq. 5.27)."""
-        return evidence_gradient(self.precision, self.a, 0.5 * self.a)
+        return evidence_gradient(self.precision, self.a, 0.5 * self.a, places)
 
     def marginals(self) -> Scores:
         """Means and variances of the latents at the training rows."""

@@ -16,14 +16,21 @@ from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD
 
 RANK = 1e-10  # of the largest variance: a point whose own share is less is determined by the others
+# Sum over all rows of the variances that points leave open, below which no more are chosen. A variance D of a row's own
+# takes ½ D W from the evidence, W being the likelihood's curvature, at most 1/4 (logit) or about 1 (probit): an eighth
+# of a nat, or half a nat, which is what hyperparameters are found to.
+ENOUGH = 1.0
 CANDIDATES = 10  # rows that are looked at for every point that is wanted
 FEWEST_CANDIDATES = 2_000
 DIAGONAL = 64  # rows whose kernel matrix is made for its diagonal
 
 
-def pivoted_rows(kernel: Kernel, X: Array, size: int, rng: np.random.Generator | None = None) -> Codes:
+def pivoted_rows(
+    kernel: Kernel, X: Array, size: int, rng: np.random.Generator | None = None, enough: float = 0.0
+) -> Codes:
     """Rows of X in the order of a pivoted Cholesky factorisation of k(X, X), `size` at most, fewer at numerical rank.
 
+    Also fewer where those chosen leave open no more than `enough` in all.
     Without a generator the next row is the one of which most is left open; with one it is drawn in proportion to that.
 
     References
@@ -36,7 +43,7 @@ def pivoted_rows(kernel: Kernel, X: Array, size: int, rng: np.random.Generator |
     chosen: list[int] = []
     for j in range(size):
         at = int(left.argmax()) if rng is None else _drawn(rng, left)
-        if not left[at] > least:
+        if not left[at] > least or left.sum() < enough:
             break
         F[j] = (kernel(X[at : at + 1], X)[0] - F[:j, at] @ F[:j]) / np.sqrt(left[at])
         left -= F[j] ** 2
@@ -75,4 +82,4 @@ def chosen_points(rng: np.random.Generator, kernel: Kernel, X: Array, size: int)
     """Points for a kernel: rows of X, drawn by a pivoted Cholesky factorisation from a random part of them."""
     n = min(len(X), max(FEWEST_CANDIDATES, CANDIDATES * size))
     candidates = X if n == len(X) else X[np.sort(rng.choice(len(X), n, replace=False))]
-    return candidates[np.sort(pivoted_rows(kernel, candidates, size, rng))]
+    return candidates[np.sort(pivoted_rows(kernel, candidates, size, rng, ENOUGH * n / len(X)))]

@@ -6,6 +6,7 @@ Notation
 X, Z  rows, (n, d) and (m, d)
 M     weights of pairs of rows, (n, m)
 K     k(X, Z)
+H     M ∘ (-2 g′(r²)), as in `stationary`
 ====  ================================================
 
 A `Kernel` sums its derivatives over the pairs of one table; evidence gradients with inducing points need those of two.
@@ -19,7 +20,7 @@ from credibly.model.kernels.combine import Pair, Product, Sum
 from credibly.model.kernels.hyperparameters import is_free
 from credibly.model.kernels.stationary import WIDEST, Stationary, block_sums, in_length_scales
 from credibly.numerics.arrays import Array
-from credibly.numerics.distances import row_blocks
+from credibly.numerics.distances import row_blocks, squared_distances
 
 ON_DIAGONAL = 64  # rows whose pairs are weighted at a time where only those of a row with itself count
 
@@ -88,6 +89,44 @@ def _stacked(kernel: Kernel, X: Array, Z: Array, M: Array) -> Array:
         both = np.zeros((len(x) + m, len(x) + m))
         both[: len(x), len(x) :] = weights
         total += kernel.gradient_sums(np.vstack([x, Z]), both)
+    return total
+
+
+def fixed_places(kernel: Kernel) -> list[str]:
+    """Parts of a kernel that have no slope by the places of points here: not stationary, or with a kink at r = 0."""
+    moving = [isinstance(leaf, Constant | White | Stationary) and not _kinked(leaf) for leaf in kernel.leaves]
+    return [repr(leaf) for leaf, moves in zip(kernel.leaves, moving, strict=True) if not moves]
+
+
+def _kinked(leaf: object) -> bool:
+    return isinstance(leaf, Stationary) and leaf.kinked
+
+
+def place_sums(kernel: Kernel, X: Array, Z: Array, M: Array) -> Array:
+    r"""Σᵢ Mᵢⱼ ∂k(xᵢ, zⱼ)/∂zⱼ, (m, d), for sums and products of stationary kernels and constants.
+
+    .. math:: \frac{\partial k(x, z)}{\partial z_d} = -2 g'(r^2) \, \frac{x_d - z_d}{\ell_d^2}
+
+    Examples
+    --------
+    >>> from credibly.kernels import RBF
+    >>> place_sums(RBF(2.0), np.array([[0.0]]), np.array([[2.0]]), np.ones((1, 1)))  # falls as z moves away
+    array([[-0.30326533]])
+    """
+    if isinstance(kernel, Sum):
+        return place_sums(kernel.left, X, Z, M) + place_sums(kernel.right, X, Z, M)
+    if isinstance(kernel, Product):
+        by_left = place_sums(kernel.left, X, Z, M * kernel.right(X, Z))
+        return by_left + place_sums(kernel.right, X, Z, M * kernel.left(X, Z))
+    total = np.zeros_like(Z)
+    if isinstance(kernel, Stationary):
+        u, z = in_length_scales(kernel, X, Z)
+        assert z is not None
+        r2 = squared_distances(u, z)
+        H = kernel.steepness(r2) * M
+        H *= kernel.profile(r2)
+        seen = slice(None) if kernel.columns is None else np.asarray(kernel.columns, dtype=np.intp)
+        total[:, seen] = (H.T @ u - H.sum(axis=0)[:, None] * z) / np.asarray(kernel.length_scale, dtype=float)
     return total
 
 
