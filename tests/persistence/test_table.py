@@ -95,6 +95,7 @@ NEVER_HELD = {
         inference.targets:NoiseTarget inference.targets:Side inference.targets:WeightTarget
         inference.weight_ep:WeightSites inference.weight_ep:WeightSitesProblem numerics.fixed_point:Anderson
         numerics.fused:_Ledger numerics.newton:Local numerics.newton:Solution numerics._fused_kernels:Tile
+        numerics._fused_lines:Lines numerics._fused_vectors:Vectors data.threads:_Task
     """,
     "what a function or a property returns": """
         comparison.table:TextTable estimators.prequential:PrequentialScore estimators.summary:Summary

@@ -20,7 +20,7 @@ from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_tile import TILE, Steps
-from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic
+from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, group, groups, intrinsic
 from credibly.numerics.arrays import Array
 
 SCORED = 4  # rows taken at a time where they are scored,
@@ -47,17 +47,17 @@ def _dots(  # noqa: PLR0913, PLR0917 - an instruction in all but name
 
     def generate(v: Vectors) -> None:
         X, start, step, d, G, f, to = v.args
-        sums = [v.variable(v.zero) for _ in range(SCORED)]
-        rows, ahead = v.rows(start, step, SCORED), v.builder.mul(step, WORD(AHEAD))
-        with cgutils.for_range(v.builder, v.groups(d)) as loop:
-            column, lanes = v.group(loop.index, d)
+        build, sums = v.builder, [v.variable() for _ in range(SCORED)]
+        rows, ahead = v.rows(start, step, SCORED), build.mul(step, WORD(AHEAD))
+        with cgutils.for_range(build, groups(build, d)) as loop:
+            column, lanes = group(build, loop.index, d)
             center, weight = (v.load(G, v.in_row(G, WORD(k), lanes)) for k in range(2))
             for row, total in zip(rows, sums, strict=True):
-                here = v.plus(row, column)
-                v.prefetch(X, v.plus(here, ahead))
-                term = v.times(v.minus(v.load(X, here), center), weight)
-                v.set(total, v.add(v.get(total), term))
-        v.store(v.across(*map(v.get, sums)), f, to)
+                here = build.add(row, column)
+                v.prefetch(X, build.add(here, ahead))
+                gap = build.fsub(v.load(X, here), center)
+                build.store(v.plus_product(build.load(total), gap, weight), total)
+        v.store(v.across(*map(build.load, sums)), f, to)
 
     return intrinsic(generate, X, types.intp, types.intp, types.intp, G, f, types.intp)
 
@@ -70,14 +70,14 @@ def _pulls(  # noqa: PLR0913, PLR0917 - an instruction in all but name
 
     def generate(v: Vectors) -> None:
         X, start, step, d, G, grad, at, total = v.args
-        rows = v.rows(start, step, PULLED)
-        slopes = [v.spread(grad, v.plus(at, WORD(r))) for r in range(PULLED)]
-        with cgutils.for_range(v.builder, v.groups(d)) as loop:
-            column, lanes = v.group(loop.index, d)
-            center, sum_ = v.load(G, lanes), v.load(total, lanes)
+        build, rows = v.builder, v.rows(start, step, PULLED)
+        slopes = [v.spread(grad, build.add(at, WORD(r))) for r in range(PULLED)]
+        with cgutils.for_range(build, groups(build, d)) as loop:
+            column, lanes = group(build, loop.index, d)
+            center, pulled = v.load(G, lanes), v.load(total, lanes)
             for row, slope in zip(rows, slopes, strict=True):
-                sum_ = v.add(sum_, v.times(v.minus(v.load(X, v.plus(row, column)), center), slope))
-            v.store(sum_, total, lanes)
+                pulled = v.plus_product(pulled, build.fsub(v.load(X, build.add(row, column)), center), slope)
+            v.store(pulled, total, lanes)
 
     return intrinsic(generate, X, types.intp, types.intp, types.intp, G, grad, types.intp, total)
 
@@ -89,7 +89,7 @@ def send_for(typing: Any, X: Any, start: Any, lines: Any) -> tuple[Any, Callable
     def generate(v: Vectors) -> None:
         X, start, lines = v.args
         with cgutils.for_range(v.builder, lines) as loop:
-            v.prefetch(X, v.plus(start, v.builder.mul(loop.index, WORD(LINE))))
+            v.prefetch(X, v.builder.add(start, v.builder.mul(loop.index, WORD(LINE))))
 
     return intrinsic(generate, X, types.intp, types.intp)
 

@@ -11,9 +11,10 @@ from llvmlite import ir
 from numba.core import types
 
 WIDTH = 4
-WORD, LANE, NUMBER = ir.IntType(64), ir.IntType(32), ir.DoubleType()
+WORD, LANE, NUMBER, BYTE = ir.IntType(64), ir.IntType(32), ir.DoubleType(), ir.IntType(8)
 VECTOR = ir.VectorType(NUMBER, WIDTH)
 LANES = ir.VectorType(LANE, WIDTH)
+ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
 FUSED = ("contract",)  # a product and a sum may be rounded once
 
 
@@ -26,18 +27,12 @@ class Vectors:
         What numba gives to the generator of an intrinsic.
     """
 
-    zero = ir.Constant(VECTOR, [0.0] * WIDTH)
-
     def __init__(self, context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> None:
         self.builder = builder
         self.args = [
             context.make_array(kind)(context, builder, arg) if isinstance(kind, types.Array) else arg
             for kind, arg in zip(signature.args, args, strict=True)
         ]
-
-    def plus(self, a: Any, b: Any) -> Any:
-        """Sum of two offsets."""
-        return self.builder.add(a, b)
 
     def at(self, array: Any, offset: Any, kind: Any = VECTOR) -> Any:
         """Where a vector is, counted from the array's first number."""
@@ -53,15 +48,19 @@ class Vectors:
 
     def prefetch(self, array: Any, offset: Any) -> None:
         """Ask for the line of memory there, which may lie past the end."""
-        byte = ir.IntType(8).as_pointer()
-        kind = ir.FunctionType(ir.VoidType(), [byte, LANE, LANE, LANE])
-        fetch = self.builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        address = BYTE.as_pointer()
+        kind = ir.FunctionType(ir.VoidType(), [address, LANE, LANE, LANE])
+        fetch = self.builder.module.declare_intrinsic("llvm.prefetch", [address], kind)
         read, soon, data = LANE(0), LANE(3), LANE(1)
-        self.builder.call(fetch, [self.at(array, offset, ir.IntType(8)), read, soon, data])
+        self.builder.call(fetch, [self.at(array, offset, BYTE), read, soon, data])
 
     def in_row(self, array: Any, i: Any, j: Any) -> Any:
         """The offset of array[i, j]; rows of the array are contiguous."""
-        return self.plus(self.builder.mul(i, self.builder.extract_value(array.shape, 1)), j)
+        return self.builder.add(self.builder.mul(i, self.builder.extract_value(array.shape, 1)), j)
+
+    def rows(self, start: Any, step: Any, count: int) -> list[Any]:
+        """Offsets of this many rows."""
+        return [self.builder.add(start, self.builder.mul(step, WORD(r))) for r in range(count)]
 
     def pick(self, a: Any, b: Any, *lanes: int) -> Any:
         """A vector of lanes of a (0 … 3) and b (4 … 7)."""
@@ -69,8 +68,9 @@ class Vectors:
 
     def across(self, a: Any, b: Any, c: Any, d: Any) -> Any:
         """The sums of the lanes of four vectors."""
-        halves = [self.add(self.pick(p, q, 0, 4, 2, 6), self.pick(p, q, 1, 5, 3, 7)) for p, q in ((a, b), (c, d))]
-        return self.add(self.pick(*halves, 0, 1, 4, 5), self.pick(*halves, 2, 3, 6, 7))
+        add, pick = self.builder.fadd, self.pick
+        halves = [add(pick(p, q, 0, 4, 2, 6), pick(p, q, 1, 5, 3, 7)) for p, q in ((a, b), (c, d))]
+        return add(pick(*halves, 0, 1, 4, 5), pick(*halves, 2, 3, 6, 7))
 
     def spread(self, array: Any, offset: Any) -> Any:
         """One number in all four lanes."""
@@ -78,46 +78,27 @@ class Vectors:
         first = self.builder.insert_element(ir.Constant(VECTOR, ir.Undefined), one, LANE(0))
         return self.pick(first, first, 0, 0, 0, 0)
 
-    def minus(self, a: Any, b: Any) -> Any:
-        """Difference of vectors."""
-        return self.builder.fsub(a, b, flags=FUSED)
+    def plus_product(self, total: Any, a: Any, b: Any) -> Any:
+        """Return total + a b, lane by lane."""
+        return self.builder.fadd(total, self.builder.fmul(a, b, flags=FUSED), flags=FUSED)
 
-    def add(self, a: Any, b: Any) -> Any:
-        """Sum of vectors."""
-        return self.builder.fadd(a, b, flags=FUSED)
-
-    def times(self, a: Any, b: Any) -> Any:
-        """Product of vectors, lane by lane."""
-        return self.builder.fmul(a, b, flags=FUSED)
-
-    def variable(self, start: Any) -> Any:
-        """A vector that changes in a loop."""
+    def variable(self) -> Any:
+        """Where a vector that changes in a loop is kept (in a register, after all); zero at first."""
         with self.builder.goto_entry_block():  # room on the stack once, not once in every round of a loop
             place = self.builder.alloca(VECTOR)
-        self.set(place, start)
+        self.builder.store(ZERO, place)
         return place
 
-    def get(self, variable: Any) -> Any:
-        """What it holds."""
-        return self.builder.load(variable)
 
-    def set(self, variable: Any, vector: Any) -> None:
-        """Let it hold this."""
-        self.builder.store(vector, variable)
+def groups(builder: Any, d: Any) -> Any:
+    """How many groups of four there are in d columns."""
+    return builder.udiv(builder.add(d, WORD(WIDTH - 1)), WORD(WIDTH))
 
-    def rows(self, start: Any, step: Any, count: int) -> list[Any]:
-        """Offsets of this many rows."""
-        return [self.plus(start, self.builder.mul(step, WORD(r))) for r in range(count)]
 
-    def groups(self, d: Any) -> Any:
-        """How many groups of four there are in d columns."""
-        return self.builder.udiv(self.plus(d, WORD(WIDTH - 1)), WORD(WIDTH))
-
-    def group(self, g: Any, d: Any) -> tuple[Any, Any]:
-        """The first column of group g among d of them, and where its four lanes are in an array padded to groups."""
-        lanes, last = self.builder.mul(g, WORD(WIDTH)), self.builder.sub(d, WORD(WIDTH))
-        inside = self.builder.icmp_signed("<", lanes, last)
-        return self.builder.select(inside, lanes, last), lanes
+def group(builder: Any, g: Any, d: Any) -> tuple[Any, Any]:
+    """The first column of group g among d of them, and where its four lanes are in an array padded to groups."""
+    lanes, last = builder.mul(g, WORD(WIDTH)), builder.sub(d, WORD(WIDTH))
+    return builder.select(builder.icmp_signed("<", lanes, last), lanes, last), lanes
 
 
 def intrinsic(generate: Callable[[Vectors], None], *arguments: Any) -> tuple[Any, Callable[..., Any]]:
