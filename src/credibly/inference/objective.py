@@ -29,7 +29,7 @@ from credibly.model.likelihoods.links import Log
 from credibly.model.likelihoods.proportions import Bernoulli
 from credibly.numerics import fused
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, weighted_gram
+from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, softmax_information, weighted_gram
 from credibly.numerics.newton import Local
 
 
@@ -132,17 +132,10 @@ def _(likelihood: Likelihood, rows: Block, slopes: RowSlopes) -> Array:
 
 @information.register
 def _(likelihood: Categorical, rows: Block, slopes: RowSlopes) -> Array:
-    """Σ_n (diag(p) - ppᵀ) ⊗ zzᵀ from the products p_j p_k, j ≠ k, only: the diagonal is what its row lacks."""
-    K, D, proba = likelihood.n_classes, rows.X.shape[1], np.asarray(slopes.curvature)
-    total = np.zeros((K, D, K, D))
-    for j in range(K):
-        for k in range(j):
-            product = proba[:, j] * proba[:, k]
-            gram = weighted_gram(rows.X, product if rows.weight is None else product * rows.weight)
-            total[j, :, k] = total[k, :, j] = -gram
-            total[j, :, j] += gram
-            total[k, :, k] += gram
-    return total.reshape(K * D, K * D)
+    K, proba = likelihood.n_classes, np.asarray(slopes.curvature)
+    products = (proba[:, j] * proba[:, k] for j in range(K) for k in range(j))
+    weighted = products if rows.weight is None else (product * rows.weight for product in products)
+    return softmax_information((weighted_gram(rows.X, weight) for weight in weighted), K, rows.X.shape[1])
 
 
 @information.register

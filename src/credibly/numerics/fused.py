@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.linalg import softmax_information
 
 NOTHING = np.empty(0)
 
@@ -205,7 +206,7 @@ def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
     if kind == SOFTMAX:
         value, score, grams = _kernels(kind).sums(*arguments)
-        return Sums(value, _by_class(score, K, D), _joined(grams, K, D))
+        return Sums(value, _by_class(score, K, D), softmax_information(grams[:, :D, :D], K, D))
     value, score, information = _kernels(kind).sums(KINDS[kind], *arguments)
     return Sums(value, score[:D], information[:D, :D].copy())
 
@@ -237,17 +238,6 @@ def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
 def _by_class(score: Array, K: int, D: int) -> Array:
     """What the kernel has column by column, and padded, as one vector."""
     return np.ascontiguousarray(score[:D, :K].T).reshape(-1)
-
-
-def _joined(grams: Array, K: int, D: int) -> Array:
-    """Σ (diag(p) - ppᵀ) ⊗ zzᵀ from those of p_j p_k, j > k: a diagonal block is what its row lacks."""
-    total = np.zeros((K, D, K, D))
-    pairs = ((j, k) for j in range(K) for k in range(j))
-    for (j, k), gram in zip(pairs, grams[:, :D, :D], strict=True):
-        total[j, :, k] = total[k, :, j] = -gram
-        total[j, :, j] += gram
-        total[k, :, k] += gram
-    return total.reshape(K * D, K * D)
 
 
 # --- The compiled modules -------------------------------------------------------------------------

@@ -13,6 +13,7 @@ Nobody else in the package calls a Cholesky routine or forms an inverse.
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self, TypeAlias
@@ -252,3 +253,23 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
         return np.asarray((scaled.T @ scaled).toarray())
     rooted = np.multiply(Z.T, np.sqrt(weight), out=scratch(Z.shape[1], Z.shape[0]))
     return np.asarray(rooted @ rooted.T)
+
+
+def softmax_information(grams: Iterable[Array], K: int, D: int) -> Array:
+    """Σ_n (diag(p) - ppᵀ) ⊗ zzᵀ, (K·D, K·D), from the sums of p_j p_k zzᵀ for the pairs (1, 0), (2, 0), (2, 1), …
+
+    A diagonal block is what its row lacks: p_j (1 - p_j) is Σ_k p_j p_k, and nothing cancels.
+
+    Examples
+    --------
+    >>> softmax_information([np.array([[0.25]])], 2, 1)
+    array([[ 0.25, -0.25],
+           [-0.25,  0.25]])
+    """
+    total = np.zeros((K, D, K, D))
+    pairs = ((j, k) for j in range(K) for k in range(j))
+    for (j, k), gram in zip(pairs, grams, strict=True):
+        total[j, :, k] = total[k, :, j] = -gram
+        total[j, :, j] += gram
+        total[k, :, k] += gram
+    return total.reshape(K * D, K * D)
