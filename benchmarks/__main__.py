@@ -37,8 +37,8 @@ def measure(mode: str, only: tuple[str, ...]) -> None:
 
 
 def others() -> None:
-    """Scripts with a form of their own, in the full run: out of core, and Dask."""
-    for script in ("benchmarks.out_of_core", "benchmarks.dask_scaling"):
+    """Scripts with a form of their own, in the full run: passes, out of core, and Dask."""
+    for script in ("benchmarks.passes", "benchmarks.out_of_core", "benchmarks.dask_scaling"):
         if find_spec(script):
             print(f"\npython -m {script}", flush=True)
             subprocess.run([sys.executable, "-m", script], cwd=harness.ROOT, check=False)

@@ -146,3 +146,8 @@ def load(folder: Path = FOLDER, order: Sequence[str] = ()) -> list[CaseResult]:
     }
     names = [name for name in order if name in found] + sorted(found.keys() - set(order))
     return [found[name] for name in names]
+
+
+def load_passes(path: Path = FOLDER / "passes.json") -> dict[str, Any] | None:
+    """What `benchmarks.passes` has left."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from benchmarks import records
 from benchmarks.records import CaseResult, Measured, Verdict, fastest
 from benchmarks.rules import time
 
@@ -158,13 +160,45 @@ def circumstances(results: Sequence[CaseResult]) -> str:
     )
 
 
-def page(results: Sequence[CaseResult], images: Sequence[str] = ()) -> str:
+PASSES = """\
+## Where the time goes
+
+Passes of one fit over the rows, each with their number and the milliseconds of all of them: the *description* of the
+columns, which also finds what is not finite; the *sample*, its Newton steps included; *gradients* of all rows;
+*Hessians* of all rows. The *rest* is what scikit-learn checks, labels, the prior, factorisations and the covariance.
+Beside them one read of the table (`X @ w`) and BLAS's `dsyrk`, on as many threads as BLAS takes. A well-conditioned
+problem costs `lbfgs` some ten iterations, each of which reads the table twice: that is where a ratio ends.
+"""
+
+
+def passes(found: dict[str, Any] | None) -> list[str]:
+    """The section on passes, if they were timed."""
+    if found is None:
+        return []
+    kinds = ("description", "sample", "gradient", "hessian")
+    rows = []
+    for row in found["rows"]:
+        spec, total = row["spec"], row["total"]
+        classes = f" × {spec['classes']}" if spec["kind"] == "softmax" else ""
+        title = f"{spec['kind']} {spec['n']:,} × {spec['d']}{classes}" + (
+            "" if spec["columns"] == "well" else f", {spec['columns']}"
+        )
+        parts = [f"{row['calls'][kind]}: {1e3 * row['seconds'][kind]:.3g}" for kind in kinds]
+        rest = total - sum(row["seconds"].values())
+        limits = [f"{1e3 * row['limits'][kind]:.3g}" for kind in ("gradient", "hessian")]
+        rows.append([title, f"{1e3 * total:.3g}", *parts, f"{1e3 * rest:.2g}", *limits])
+    header = ("milliseconds", "fit", *kinds, "rest", "`X @ w`", "`dsyrk`")
+    return [PASSES, table(header, rows), f"Load average after it: {found['load']}."]
+
+
+def page(results: Sequence[CaseResult], images: Sequence[str] = (), timed: dict[str, Any] | None = None) -> str:
     parts = [
         INTRODUCTION,
         circumstances(results),
         "## What is asked, and what was found",
         overview(results),
         *(f"![{PICTURES.get(image, image)}](images/{image})" for image in images),
+        *passes(timed),
         "## All numbers",
         *(section(result) for result in results),
     ]
@@ -173,5 +207,5 @@ def page(results: Sequence[CaseResult], images: Sequence[str] = ()) -> str:
 
 def write_page(results: Sequence[CaseResult], path: Path = PAGE) -> Path:
     images = sorted(image.name for image in (path.parent / "images").glob("bench_*.png"))
-    path.write_text(page(results, images), encoding="utf-8")
+    path.write_text(page(results, images, records.load_passes()), encoding="utf-8")
     return path

@@ -256,7 +256,7 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
 
 
 def softmax_information(grams: Iterable[Array], K: int, D: int) -> Array:
-    """Σ_n (diag(p) - ppᵀ) ⊗ zzᵀ, (K·D, K·D), from the sums of p_j p_k zzᵀ for the pairs (1, 0), (2, 0), (2, 1) and so on.
+    """Σ_n (diag(p) - ppᵀ) ⊗ zzᵀ, (K·D, K·D), from the sums of p_j p_k zzᵀ for the pairs of classes j > k.
 
     A diagonal block is what its row lacks: p_j (1 - p_j) is Σ_k p_j p_k, and nothing cancels.
 
