@@ -358,7 +358,7 @@ def interruptible():
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypatch):
-    """A real signal, sent by the thirtieth block of a fit that has many."""
+    """A real signal, sent by the tenth block of a pass that has many."""
     model = fitted(prior=Normal(), n_jobs=2)
     before, plain = state(model), objective._generic
     counter, walkers = itertools.count(1), set()
@@ -367,7 +367,7 @@ def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypat
 
     def block(*arguments, **options):
         walkers.add(threading.current_thread())
-        if next(counter) == 30:
+        if next(counter) == 10:
             signal.raise_signal(signal.SIGINT)
         return plain(*arguments, **options)
 

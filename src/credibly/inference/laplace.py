@@ -28,7 +28,7 @@ HESSIAN_BASE, COLUMNS_PER_PASS = (
     2.2,
     60,
 )  # a pass with a Gram matrix, in passes with the gradient alone: more with columns
-READING = 5.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
+READING = 10.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
 UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
 STEPS_PER_SWEEP = 16  # more are walked in about so many steps at least
