@@ -1,6 +1,5 @@
 """Every bad input has a decided answer: an error that says what came and what to change, or a defined result."""
 
-import itertools
 import signal
 import threading
 
@@ -358,16 +357,18 @@ def interruptible():
 
 @pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypatch):
-    """A real signal, sent by the tenth block of a pass that has many."""
+    """A real signal, sent once both the caller and another thread walk over the rows."""
     model = fitted(prior=Normal(), n_jobs=2)
     before, plain = state(model), objective._generic
-    counter, walkers = itertools.count(1), set()
+    walkers, another, sent = set(), threading.Event(), threading.Lock()
     rng = np.random.default_rng(0)
     many, labels = pd.DataFrame(rng.normal(size=(400_000, 3)), columns=NAMES), rng.integers(2, size=400_000)
 
     def block(*arguments, **options):
         walkers.add(threading.current_thread())
-        if next(counter) == 10:
+        if threading.current_thread() is not threading.main_thread():
+            another.set()
+        elif another.wait(0.2) and sent.acquire(blocking=False):
             signal.raise_signal(signal.SIGINT)
         return plain(*arguments, **options)
 
