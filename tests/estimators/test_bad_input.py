@@ -379,3 +379,15 @@ def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypat
     assert walkers - {threading.main_thread()}
     assert state(model) == before
     assert fitted(prior=Normal()).status_ is Status.CONVERGED  # threads and BLAS are usable again
+
+
+@pytest.mark.parametrize("form", [np.asarray, csr_array])
+def test_a_cell_whose_square_is_infinite_is_refused_in_prediction_too(form):
+    """It would give a variance that is infinite, and a probability that is not a number."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    model = BayesianLogisticRegression(prior=Normal()).fit(X, X[:, 0] > 0)
+    X[7, 1] = -1e160
+    for method in (model.predict, model.predict_proba, model.predict_interval, model.predict_latent):
+        with pytest.raises(InputError, match="beyond 1e100 in column 'x1'"):
+            method(form(X))

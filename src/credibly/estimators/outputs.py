@@ -107,7 +107,7 @@ class PredictToMixin:
             normal_quantile(level)  # an error before anything is read
         alone = copy(self)
         vars(alone)["n_jobs"] = 1  # blocks are predicted side by side already,
-        vars(alone).pop("feature_names_in_", None)  # and their columns have been compared
+        vars(alone)["_told_names"] = vars(alone).pop("feature_names_in_", None)  # and their columns have been compared
         predict = partial(_predicted, model=alone, level=level)
         with closing(_rows_to_predict(self, rows).each(predict)) as tables:  # its threads end with it, come what may
             return write_table(path, tables, overwrite=overwrite)

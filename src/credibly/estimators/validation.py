@@ -182,12 +182,15 @@ def read_columns(estimator: BaseEstimator, X: Any, *, sparse: bool = True) -> De
 
 
 def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
-    """Refuse NaN and infinity; the sum shows quickly whether there may be any."""
+    """Refuse NaN, infinity, and numbers so large that squares of them are infinite; the extremes show all three."""
     values = X.data if isinstance(X, csr_array) else X
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = values.sum(dtype=np.float64)
-    if not np.isfinite(total):
+    if not values.size:
+        return
+    extreme = max(-float(values.min()), float(values.max()))  # NaN spreads to both
+    if not np.isfinite(extreme):
         refuse_not_finite(X, names)
+    if extreme > LARGEST:
+        refuse_magnitudes(X, names)
 
 
 def is_stored(X: Any) -> bool:
@@ -342,6 +345,16 @@ def check_columns(columns: Columns, X: DesignMatrix | None, names: Sequence[str]
             )
 
 
+def refuse_magnitudes(X: DesignMatrix, names: Sequence[str]) -> None:
+    """Raise with the names of the columns that hold values beyond 1e100."""
+    size = np.abs(X)
+    beyond = size.max(axis=0).toarray().reshape(-1) if isinstance(size, csr_array) else size.max(axis=0)
+    raise InputError(
+        f"X has values beyond 1e100 in column {named(np.asarray(names)[beyond > LARGEST])}: the variance of a "
+        "prediction cannot be represented there. Are those cells damaged, or marks for missing ones? Drop these rows."
+    )
+
+
 def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "") -> None:
     """Raise with the names of the columns that hold NaN or infinity, and the part of the data, if any does."""
     found = []
@@ -364,7 +377,7 @@ def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "") ->
 
 def feature_names(estimator: BaseEstimator) -> list[str]:
     """Names of the columns, x0 … where they have none."""
-    names = getattr(estimator, "feature_names_in_", None)
+    names = getattr(estimator, "feature_names_in_", getattr(estimator, "_told_names", None))
     return [f"x{j}" for j in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
 
 
