@@ -375,11 +375,11 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         -----
         Far in a tail the averaged probability can lie above the upper limit: a mean is not a median.
         """
-        posterior, predictive = self.posterior_, self._predictive()
+        predictive, rows = self._predictive(), self._design(X)
+        posterior = self.posterior_
         if isinstance(posterior, DrawnPosterior):
-            rows = self._design(X)
             return rows.map(lambda part: weighted_interval(predictive, drawn_scores(posterior, part.X), level))
-        return predictive.interval(self.predict_latent(X), level)
+        return rows.map(lambda part: predictive.interval(posterior.scores(part.X), level))
 
     def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
         """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""
