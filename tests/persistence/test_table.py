@@ -30,7 +30,7 @@ NEVER_HELD = {
         model.kernels.hyperparameters:Adjustable numerics.linalg:Definite numerics.low_rank:Directions
     """,
     "rows of the fit, and what is made of them on the way": """
-        data.source:Block data.source:MemoryRows estimators.determined:Labelled
+        data.source:Block data.source:MemoryRows data.source:Start estimators.determined:Labelled
         estimators.generative_learning:GenerativeRows estimators.mixed_columns:Column
         estimators.mixed_columns:MixedTable estimators.partial_labels:Labels estimators.targets:Targets
         estimators.validation:Table estimators.validation:Training tables.columns:Used tables.fitting:Prepared

@@ -250,7 +250,7 @@ class ParquetRows(_Source, Walked):
                 return joined(list(_picked(blocks, drawn[piece], standing)))
 
         _ = table.features
-        X, y, weight, offset, _where = joined(list(table.walked(work, list(drawn), self.threads)))
+        X, y, weight, offset, *_ = joined(list(table.walked(work, list(drawn), self.threads)))
         return MemoryRows(X, y, weight, self.threads, self.reading.block_rows, offset, self.reading.changes)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from credibly.data.source import Block, Rows
 from credibly.errors import InputError
 from credibly.estimators.generative_learning import Learnt, class_sums
-from credibly.estimators.stored import Look, codes_of, joined_labels, labels_of, read_names
+from credibly.estimators.stored import Look, codes_of, joined_labels, labels_of, read_names, refuse_no_weight
 from credibly.estimators.validation import LARGEST, named, refuse_one_class
 from credibly.inference.conjugate import JointSums
 from credibly.model.class_conditionals.base import ClassConditional, NotDetermined
@@ -60,6 +60,7 @@ def fit_stored(model: GenerativeLearning, rows: Any) -> None:
 def extent_of(rows: Rows) -> Extent:
     """Labels and extremes, in one pass."""
     labels, counting, low, high, counted = rows.sum(_extent, _merged)
+    refuse_no_weight(counted)
     return Extent(labels, counting, low, high, int(counted))
 
 

@@ -20,6 +20,7 @@ from credibly.data.lazy import is_dask
 from credibly.data.source import Block, Code, Rows, Stored
 from credibly.errors import InputError, NewClassError
 from credibly.estimators.validation import (
+    NO_WEIGHT,
     Table,
     Training,
     check_columns,
@@ -196,7 +197,14 @@ def first_pass(
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
         compiled = fused.pays(fused.COLUMNS, rows.n_rows * len(names))
         found = rows.sum(partial(_look, names=names, read=read, compiled=compiled), merged)
+    refuse_no_weight(found[n])
     return Columns(*found[:n]), int(found[n]), found[n + 1 :]
+
+
+def refuse_no_weight(n_counted: float) -> None:
+    """Some row must count."""
+    if not n_counted:
+        raise InputError(NO_WEIGHT)
 
 
 def _look(block: Block, names: list[str], read: Callable[[Block], Look], *, compiled: bool) -> Look:

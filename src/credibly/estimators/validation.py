@@ -32,6 +32,7 @@ ENCODE = (
     "pandas.get_dummies."
 )
 FEW_LABELS = 1000
+NO_WEIGHT = "sample_weight is zero for every row; give at least one row a positive weight."
 
 
 class Training(NamedTuple):
@@ -279,7 +280,7 @@ def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | No
             f"{int(np.flatnonzero(weight < 0)[0])}."
         )
     if not weight.any():
-        raise InputError("sample_weight is zero for every row; give at least one row a positive weight.")
+        raise InputError(NO_WEIGHT)
     return weight
 
 
