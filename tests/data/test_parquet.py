@@ -111,8 +111,8 @@ def test_blocks_come_in_order_with_all_that_belongs_to_them(folder):
     assert_array_equal(np.concatenate(y), codes())
     assert_array_equal(np.concatenate(weight), weights())
     assert_array_equal(np.concatenate(offset), np.arange(N) / 7)
-    assert where[0] == "part-0.parquet, row group 0"
-    assert where[-1] == "part-2.parquet, row group 7"
+    assert where[0] == f"{folder / 'part-0.parquet'}, row group 0"
+    assert where[-1] == f"{folder / 'part-2.parquet'}, row group 7"
     assert start[0].told(3) == "row 3 of the file (counted from 0)"
     assert all(block.X.flags.f_contiguous and block.X.dtype == np.float64 for block in blocks)
 

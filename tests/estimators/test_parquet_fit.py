@@ -18,6 +18,7 @@ from credibly import (
     BayesianLogisticRegression,
     Jeffreys,
     LeastSquaresClassifier,
+    LinearDiscriminant,
     NaiveBayes,
     Normal,
     ParquetRows,
@@ -117,8 +118,24 @@ def test_a_missing_cell_is_named_with_file_and_row_group(frame: pd.DataFrame, tm
     holes.loc[7000, "b"] = np.nan
     holes.to_parquet(tmp_path / "holes.parquet", row_group_size=1500)
     rows = ParquetRows(tmp_path / "holes.parquet", target="label", features=["a", "b"])
-    with pytest.raises(InputError, match=r"NaN in column 'b' \(.*holes\.parquet, row groups? "):
+    with pytest.raises(
+        InputError, match=r"NaN in column 'b' \(.*holes\.parquet, row group 4; first in row 7000 of the"
+    ):
         BayesianLogisticRegression().fit(rows)
+    with pytest.raises(
+        InputError, match=r"holes\.parquet, row group 4: cells are missing, first in row 7000 of the file"
+    ):
+        LinearDiscriminant().fit(rows)
+
+
+def test_a_missing_label_is_named_with_file_row_group_and_row(frame: pd.DataFrame, tmp_path: Path) -> None:
+    for name, model in (("label", BayesianLogisticRegression()), ("count", BayesianGLM("poisson"))):
+        holes = frame.astype({"count": float})
+        holes.loc[7000, name] = None
+        holes.to_parquet(tmp_path / "holes.parquet", row_group_size=1500)
+        rows = ParquetRows(tmp_path / "holes.parquet", target=name, features=["a", "b"])
+        with pytest.raises(InputError, match=r"holes\.parquet, row group 4: .* first in row 7000 of the file"):
+            model.fit(rows)
 
 
 def test_a_level_that_the_fit_did_not_see_is_told(frame: pd.DataFrame, files: str, tmp_path: Path) -> None:

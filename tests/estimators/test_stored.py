@@ -112,7 +112,7 @@ def test_least_squares_learns_the_same(n_classes: int) -> None:
 def test_missing_and_infinite_cells_are_named_with_their_place() -> None:
     X, y = table()
     X[400, 1] = np.nan
-    with pytest.raises(InputError, match=r"NaN in column 'b' \(part 7\)"):
+    with pytest.raises(InputError, match=r"NaN in column 'b' \(part 7; first in row 400 "):
         BayesianLogisticRegression().fit(Parts(X, y))
     with pytest.raises(InputError, match="part 7: cells are missing"):
         LinearDiscriminant().fit(Parts(X, y))

@@ -192,7 +192,7 @@ class ParquetTable:
     def blocks(self, piece: Piece, reading: Reading, crew: Crew) -> Generator[Block, None, None]:
         """A piece, block by block; what is done with a block counts as computing."""
         wanted = [*self.columns, *self.roles.named]
-        done, where = 0, self.files.where(piece)
+        done, where = piece.first_row, self.files.where(piece)
         for batch in self.decoded(piece, wanted):
             with crew.computing():
                 yield from self._cut(batch, reading, Place(where, done))
@@ -266,7 +266,7 @@ def opened(
     for role, name in roles._asdict().items():
         _check_role(files, role, name)
     if not files.n_rows:
-        raise TableError(f"The files have columns but no rows: {shortened(it.name for it in files.paths)}.")
+        raise TableError(f"The files have columns but no rows: {shortened(map(str, files.paths))}.")
     most = batch_rows or max(1, BATCH_NUMBERS // (len(names) + len(roles.named)))
     return ParquetTable(files, roles, tuple(names), tuple(chosen), most, RowProgress())
 

@@ -212,14 +212,14 @@ def _look(block: Block, names: list[str], read: Callable[[Block], Look], *, comp
         columns = describe_block(block, compiled=compiled)
     seen = columns.mean if block.weight is None else block.X  # rows of weight zero are not described
     if not np.isfinite(seen.sum(dtype=np.float64)):
-        refuse_not_finite(block.X, names, block.where)
+        refuse_not_finite(block.X, names, block.where, block.start)
     return (*columns, float(np.count_nonzero(block.weights)), *read(block))
 
 
 def labels_of(block: Block) -> Look:
     """The labels, and those among the rows that count."""
     try:
-        refuse_missing_labels(block.y)
+        refuse_missing_labels(block.y, block.start)
     except InputError as error:
         raise InputError(f"{block.where}: {error}") from error
     found = _few(plain_labels(sorted_labels(np.asarray(block.y))[0]))
