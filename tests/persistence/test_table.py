@@ -19,7 +19,7 @@ ROOMS = ("comparison", "data", "estimators", "inference", "model", "numerics", "
 NEVER_HELD = {
     "base classes and mixins": """
         estimators.exporting:DrawsMixin estimators.exporting:ExportMixin estimators.formulas:FormulaMixin
-        estimators.reporting:ReportMixin estimators.outputs:PredictToMixin
+        estimators.reporting:ReportMixin estimators.outputs:PredictToMixin estimators.not_in_memory:ScoreMixin
         estimators.gaussian_process_results:GaussianProcessResults estimators.generative:Discriminant
         estimators.generative:_ByColumns estimators.generative_base:GenerativeLearning
         estimators.generative_results:GenerativeClassifierBase estimators.hypothesis_tests:HypothesisTests

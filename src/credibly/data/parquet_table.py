@@ -265,7 +265,7 @@ def opened(
     columns.check_kinds(files.schema, names, chosen)
     for role, name in roles._asdict().items():
         _check_role(files, role, name)
-    if not files.n_rows:
+    if not files.n_rows and roles.target is not None:  # there is nothing to learn, and nothing to predict is no error
         raise TableError(f"The files have columns but no rows: {shortened(map(str, files.paths))}.")
     most = batch_rows or max(1, BATCH_NUMBERS // (len(names) + len(roles.named)))
     return ParquetTable(files, roles, tuple(names), tuple(chosen), most, RowProgress())

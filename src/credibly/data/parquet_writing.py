@@ -105,16 +105,20 @@ def _with_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 def _groups(batches: Iterable[Mapping[str, AnyArray]]) -> Iterator[Any]:
     """Batches as pyarrow tables, small ones together."""
     waiting: list[Any] = []
+    empty, some = None, False
     for batch in batches:
         table = _table(batch)
         if not table.num_rows:
+            empty = table
             continue
         waiting.append(table if not waiting else _same_columns(table, waiting[0].schema))
         if sum(table.num_rows for table in waiting) >= GROUP_ROWS:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, some = [], True
     if waiting:
         yield pa.concat_tables(waiting)
+    elif empty is not None and not some:  # a table without rows has columns
+        yield empty
 
 
 def _table(batch: Mapping[str, AnyArray]) -> Any:

@@ -83,6 +83,8 @@ def read_stored_targets(
 
 
 def _as_floats(y: AnyArray) -> AnyArray:
+    if y.dtype.kind in "mM":
+        raise InputError(f"The target holds dates or times ({y.dtype}); turn it into numbers, e.g. days since a start.")
     try:
         return np.asarray(y, dtype=float)
     except (TypeError, ValueError) as error:

@@ -17,9 +17,9 @@ from sklearn.utils.validation import (
 )
 
 from credibly.data.columns import Columns, describe
-from credibly.data.lazy import is_dask
-from credibly.data.source import Code, MemoryRows, Rows, Start, Stored
+from credibly.data.source import Code, MemoryRows, Rows, Start
 from credibly.errors import InputError, NewClassError
+from credibly.estimators.not_in_memory import is_stored, refuse_stored
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import AnyArray, Array, Codes
@@ -191,18 +191,10 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
         refuse_not_finite(X, names)
 
 
-def is_stored(X: Any) -> bool:
-    """Whether these rows are not in memory."""
-    return isinstance(X, Stored) or is_dask(X)
-
-
 def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse: bool = True, **more: Any) -> Any:
     """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
     if is_stored(X):
-        raise InputError(
-            f"{type(X).__name__} is not in memory, which is not possible here. Models that learn by sums take it in "
-            "fit (linear models, GLMs, generative models); predictions of files go to a file, predict_to(rows, path)."
-        )
+        refuse_stored(X)
     refuse_text(X)
     if issparse(X) and not sparse:
         raise InputError(
