@@ -219,3 +219,14 @@ def test_nothing_is_left_of_predictions_that_failed(frame: pd.DataFrame, files: 
     assert held.value is not None  # the exception lives, and with it the frames that saw it; the threads do not
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("credibly-pass")]
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_files_that_come_one_after_the_other_update_as_tables_do(frame: pd.DataFrame, files: str) -> None:
+    stored, memory = (BayesianLogisticRegression(prior=Normal()) for _ in range(2))
+    for part in range(3):
+        path = Path(files).with_name(f"part-{part}.parquet")
+        stored.partial_fit(ParquetRows(path, target="label", features=["a", "b"]))
+        rows = frame[part * N // 3 : (part + 1) * N // 3]
+        memory.partial_fit(rows[["a", "b"]], rows["label"])
+    np.testing.assert_allclose(stored.posterior_.mean, memory.posterior_.mean, rtol=1e-8)  # two ways to one mode
+    np.testing.assert_allclose(stored.posterior_.cov, memory.posterior_.cov, rtol=1e-6)  # by sums in another order
