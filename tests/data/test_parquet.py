@@ -106,13 +106,14 @@ def test_maps_are_those_of_rows_in_memory(folder, way):
 def test_blocks_come_in_order_with_all_that_belongs_to_them(folder):
     blocks = list(stored(folder, offset="o").in_blocks(10).each(lambda block: block))
     assert max(len(block.y) for block in blocks) <= 10
-    X, y, weight, offset, where = zip(*blocks, strict=True)
+    X, y, weight, offset, where, start = zip(*blocks, strict=True)
     assert_array_equal(np.concatenate(X), table())
     assert_array_equal(np.concatenate(y), codes())
     assert_array_equal(np.concatenate(weight), weights())
     assert_array_equal(np.concatenate(offset), np.arange(N) / 7)
-    assert where[0] == "part-0.parquet, row group 0"
-    assert where[-1] == "part-2.parquet, row group 7"
+    assert where[0] == f"{folder / 'part-0.parquet'}, row group 0"
+    assert where[-1] == f"{folder / 'part-2.parquet'}, row group 7"
+    assert start[0].told(3) == "row 3 of the file (counted from 0)"
     assert all(block.X.flags.f_contiguous and block.X.dtype == np.float64 for block in blocks)
 
 

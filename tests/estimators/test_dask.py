@@ -19,6 +19,7 @@ from credibly import (
     NaiveBayes,
     Normal,
 )
+from credibly.data.dask import rows_of
 from credibly.errors import InputError
 from credibly.kernels import RBF
 
@@ -191,3 +192,42 @@ def test_one_class_and_lengths_that_differ_are_refused():
 def test_labels_in_a_table_of_one_column_are_refused():
     with pytest.raises(InputError, match="y must have one dimension"):
         BayesianLogisticRegression().fit(lazy(), lazy(Y)[:, None])
+
+
+WEIGHTED = {
+    "logistic": lambda weight: BayesianLogisticRegression(prior=Normal()).fit(lazy(), lazy(TWO), sample_weight=weight),
+    "least squares": lambda weight: LeastSquaresClassifier().fit(lazy(), lazy(TWO), sample_weight=weight),
+    "counts": lambda weight: BayesianGLM("poisson", prior=Normal()).fit(lazy(), lazy(COUNTS), sample_weight=weight),
+    "discriminant": lambda weight: LinearDiscriminant().fit(lazy(), lazy(TWO), sample_weight=weight),
+}
+
+
+@pytest.mark.parametrize("fit", WEIGHTED.values(), ids=WEIGHTED)
+@pytest.mark.parametrize("bad", [-1.0, np.nan, np.inf])
+@pytest.mark.parametrize("held", [np.asarray, lazy], ids=["in memory", "lazy"])
+def test_a_weight_that_is_none_is_refused_with_its_partition_and_row(fit, bad, held):
+    weight = np.ones(N)
+    weight[25] = bad
+    with pytest.raises(InputError, match=rf"partition 2: sample_weight is {bad:g} in row 5 of the partition"):
+        fit(held(weight))
+
+
+@pytest.mark.parametrize("fit", WEIGHTED.values(), ids=WEIGHTED)
+def test_weights_that_are_all_zero_are_refused(fit):
+    with pytest.raises(InputError, match="sample_weight is zero for every row"):
+        fit(np.zeros(N))
+
+
+def test_weights_that_are_no_numbers_are_refused_with_their_partition():
+    missing = dd.from_pandas(pd.Series(np.ones(N), dtype="Float64").where(np.arange(N) != 50), npartitions=2)
+    frame = dd.from_pandas(FRAME.assign(y=TWO), npartitions=2)
+    with pytest.raises(InputError, match="partition 1: sample_weight is nan in row 5 of the partition"):
+        NaiveBayes().fit(frame[["a", "b", "c"]], frame["y"], sample_weight=missing)
+    with pytest.raises(InputError, match=r"partition \d: sample_weight must hold numbers"):
+        WEIGHTED["logistic"](np.array(["heavy"] * N))
+
+
+def test_an_offset_that_is_not_finite_is_refused_with_its_partition_and_row():
+    offset = np.where(np.arange(N) == 89, np.inf, 0.0)
+    with pytest.raises(InputError, match="partition 3: offset is inf in row 28 of the partition"):
+        rows_of(lazy(), lazy(COUNTS), None, lazy(offset)).map(lambda block: block.y)

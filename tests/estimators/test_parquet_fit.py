@@ -18,6 +18,7 @@ from credibly import (
     BayesianLogisticRegression,
     Jeffreys,
     LeastSquaresClassifier,
+    LinearDiscriminant,
     NaiveBayes,
     Normal,
     ParquetRows,
@@ -117,8 +118,24 @@ def test_a_missing_cell_is_named_with_file_and_row_group(frame: pd.DataFrame, tm
     holes.loc[7000, "b"] = np.nan
     holes.to_parquet(tmp_path / "holes.parquet", row_group_size=1500)
     rows = ParquetRows(tmp_path / "holes.parquet", target="label", features=["a", "b"])
-    with pytest.raises(InputError, match=r"NaN in column 'b' \(.*holes\.parquet, row groups? "):
+    with pytest.raises(
+        InputError, match=r"NaN in column 'b' \(.*holes\.parquet, row group 4; first in row 7000 of the"
+    ):
         BayesianLogisticRegression().fit(rows)
+    with pytest.raises(
+        InputError, match=r"holes\.parquet, row group 4: cells are missing, first in row 7000 of the file"
+    ):
+        LinearDiscriminant().fit(rows)
+
+
+def test_a_missing_label_is_named_with_file_row_group_and_row(frame: pd.DataFrame, tmp_path: Path) -> None:
+    for name, model in (("label", BayesianLogisticRegression()), ("count", BayesianGLM("poisson"))):
+        holes = frame.astype({"count": float})
+        holes.loc[7000, name] = None
+        holes.to_parquet(tmp_path / "holes.parquet", row_group_size=1500)
+        rows = ParquetRows(tmp_path / "holes.parquet", target=name, features=["a", "b"])
+        with pytest.raises(InputError, match=r"holes\.parquet, row group 4: .* first in row 7000 of the file"):
+            model.fit(rows)
 
 
 def test_a_level_that_the_fit_did_not_see_is_told(frame: pd.DataFrame, files: str, tmp_path: Path) -> None:
@@ -202,3 +219,14 @@ def test_nothing_is_left_of_predictions_that_failed(frame: pd.DataFrame, files: 
     assert held.value is not None  # the exception lives, and with it the frames that saw it; the threads do not
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("credibly-pass")]
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_files_that_come_one_after_the_other_update_as_tables_do(frame: pd.DataFrame, files: str) -> None:
+    stored, memory = (BayesianLogisticRegression(prior=Normal()) for _ in range(2))
+    for part in range(3):
+        path = Path(files).with_name(f"part-{part}.parquet")
+        stored.partial_fit(ParquetRows(path, target="label", features=["a", "b"]))
+        rows = frame[part * N // 3 : (part + 1) * N // 3]
+        memory.partial_fit(rows[["a", "b"]], rows["label"])
+    np.testing.assert_allclose(stored.posterior_.mean, memory.posterior_.mean, rtol=1e-8)  # two ways to one mode
+    np.testing.assert_allclose(stored.posterior_.cov, memory.posterior_.cov, rtol=1e-6)  # by sums in another order

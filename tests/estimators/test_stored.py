@@ -1,5 +1,6 @@
 """Rows that are not in memory give the same models as rows that are; a fit that was stopped goes on."""
 
+import errno
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from credibly.data.source import Block, MemoryRows, Result, Stored, Walked
 from credibly.errors import InputError, NewClassError
 
 NAMES = ["a", "b", "c"]
+SOME_PASSES = 10_000  # bytes of a record: those of a few passes
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def test_least_squares_learns_the_same(n_classes: int) -> None:
 def test_missing_and_infinite_cells_are_named_with_their_place() -> None:
     X, y = table()
     X[400, 1] = np.nan
-    with pytest.raises(InputError, match=r"NaN in column 'b' \(part 7\)"):
+    with pytest.raises(InputError, match=r"NaN in column 'b' \(part 7; first in row 400 "):
         BayesianLogisticRegression().fit(Parts(X, y))
     with pytest.raises(InputError, match="part 7: cells are missing"):
         LinearDiscriminant().fit(Parts(X, y))
@@ -320,3 +322,31 @@ def test_predictions_of_a_regression_go_into_a_file(tmp_path: Path) -> None:
     found = pd.read_parquet(tmp_path / "out.parquet")
     assert list(found) == ["prediction", "lower", "upper"]
     np.testing.assert_allclose(found["prediction"], model.predict(X), rtol=1e-12)
+
+
+def test_a_full_disk_names_the_checkpoint_and_the_fit_goes_on_with_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (X, y), path = table(), tmp_path / "fit.checkpoint"
+    whole = Path.open
+
+    def full(self: Path, mode: str = "r", *more: Any) -> Any:
+        if mode == "ab" and path.stat().st_size > SOME_PASSES:
+            with whole(self, mode) as file:
+                file.write(b"cut off")  # as a disk does that is nearly full
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return whole(self, mode, *more)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(Path, "open", full)
+        with pytest.raises(
+            InputError, match=r"Cannot write .*fit.checkpoint: No space left .* Free .* the same call of"
+        ):
+            BayesianLogisticRegression().fit(Parts(X, y), resume=path)
+    assert path.stat().st_size > SOME_PASSES
+    rest = Parts(X, y)
+    model = BayesianLogisticRegression().fit(rest, resume=path)
+    anew = Parts(X, y)
+    np.testing.assert_allclose(model.coef_, BayesianLogisticRegression().fit(anew).coef_, rtol=1e-10)
+    assert len(rest.walks) < len(anew.walks)
+    assert not path.exists()

@@ -19,7 +19,7 @@ ROOMS = ("comparison", "data", "estimators", "inference", "model", "numerics", "
 NEVER_HELD = {
     "base classes and mixins": """
         estimators.exporting:DrawsMixin estimators.exporting:ExportMixin estimators.formulas:FormulaMixin
-        estimators.reporting:ReportMixin estimators.outputs:PredictToMixin
+        estimators.reporting:ReportMixin estimators.outputs:PredictToMixin estimators.not_in_memory:ScoreMixin
         estimators.gaussian_process_results:GaussianProcessResults estimators.generative:Discriminant
         estimators.generative:_ByColumns estimators.generative_base:GenerativeLearning
         estimators.generative_results:GenerativeClassifierBase estimators.hypothesis_tests:HypothesisTests
@@ -30,7 +30,7 @@ NEVER_HELD = {
         model.kernels.hyperparameters:Adjustable numerics.linalg:Definite numerics.low_rank:Directions
     """,
     "rows of the fit, and what is made of them on the way": """
-        data.source:Block data.source:MemoryRows estimators.determined:Labelled
+        data.source:Block data.source:MemoryRows data.source:Start estimators.determined:Labelled
         estimators.generative_learning:GenerativeRows estimators.mixed_columns:Column
         estimators.mixed_columns:MixedTable estimators.partial_labels:Labels estimators.targets:Targets
         estimators.validation:Table estimators.validation:Training tables.columns:Used tables.fitting:Prepared

@@ -9,6 +9,7 @@ import json
 import os
 import struct
 from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from io import BytesIO
@@ -19,12 +20,16 @@ from zlib import crc32
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.files import check_name, written_whole
+from credibly.data.files import check_name, told, written_whole
 from credibly.data.source import Block, Change, Code, MemoryRows, Result, Rows, RowWise, Stored
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array
 
 NO_PASS = -1  # the number of the first record, which says what the fit is of
+NOT_WRITTEN = (
+    " Passes that are recorded there stay so: with space, the same call of fit goes on after them. Without resume= a "
+    "fit writes nothing."
+)
 HEAD = struct.Struct("<qQI")  # before every record: the number of its pass, its length and its checksum
 
 
@@ -51,7 +56,7 @@ class Checkpoint:
         """Take up the file, or begin it."""
         check_name(self.path, overwrite=True)
         if not self.path.exists():
-            with written_whole(self.path) as part:
+            with self._writing(), written_whole(self.path) as part:
                 part.write_bytes(_record(NO_PASS, json.dumps(self.about).encode()))
             return
         try:
@@ -67,7 +72,11 @@ class Checkpoint:
                 f"resume={str(self.path)!r} is the checkpoint of another fit: {', '.join(differing)} differ. Delete it "
                 "to start anew, or fit the same model to the same rows."
             )
-        os.truncate(self.path, kept)  # a record that was cut off
+        with self._writing():
+            os.truncate(self.path, kept)  # a record that was cut off
+
+    def _writing(self) -> AbstractContextManager[None]:
+        return told(self.path, more=NOT_WRITTEN)
 
     def _read(self) -> tuple[dict[str, Any], int]:
         """What the file says it is of, and how long its whole records are."""
@@ -89,7 +98,7 @@ class Checkpoint:
         result = work()
         content = _packed(result)
         if content is not None:
-            with self.path.open("ab") as file:
+            with self._writing(), self.path.open("ab") as file:
                 file.write(_record(number, content))
         return result
 

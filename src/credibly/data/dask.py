@@ -305,7 +305,7 @@ class DaskRows(Walked, Stored):
         """Rows drawn without replacement, every partition (and class) in proportion; they come into memory."""
         chosen = drawn_from(rng, _counts(self, n_classes), size)
         drawn = _at_once(self, *(partial(draw_part, changes=(), drawn=here) for here in chosen))
-        X, y, weight, offset, _ = joined(drawn)
+        X, y, weight, offset, *_ = joined(drawn)
         return MemoryRows(X, y, weight, None, self.block_rows, offset, self.changes)
 
     def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:

@@ -1,5 +1,6 @@
 """Files that appear under their name whole, or not at all."""
 
+import errno
 import os
 import secrets
 import stat
@@ -8,6 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from credibly.errors import InputError
+
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@contextmanager
+def told(path: str | os.PathLike[str], kind: type[InputError] = InputError, more: str = "") -> Iterator[None]:
+    """A full disk and its like, while `path` is written, as one readable error; `more` is further advice."""
+    try:
+        yield
+    except OSError as error:
+        advice = "Free some space or choose" if error.errno in FULL else "Choose"
+        raise kind(
+            f"Cannot write {os.fspath(path)}: {error.strerror or error}. {advice} another place.{more}"
+        ) from error
 
 
 @contextmanager

@@ -219,9 +219,17 @@ class ParquetRows(_Source, Walked):
         """Apply `gather` to the blocks of every piece; results in the order of the pieces."""
         table, reading = self.table, self.reading
 
-        def work(piece: Piece, crew: Crew) -> Gathered:
+        def gathered(piece: Piece, crew: Crew) -> Gathered:
             with closing(table.blocks(piece, reading, crew)) as blocks:
                 return gather(blocks)
+
+        def work(piece: Piece, crew: Crew) -> Gathered:
+            try:
+                return gathered(piece, crew)
+            except InputError:
+                for group in table.files.apart(piece):  # the one that is at fault names itself
+                    gathered(group, crew)
+                raise
 
         _ = table.features  # which may need a pass of its own
         return table.walked(work, table.pieces, self.threads)
@@ -250,7 +258,7 @@ class ParquetRows(_Source, Walked):
                 return joined(list(_picked(blocks, drawn[piece], standing)))
 
         _ = table.features
-        X, y, weight, offset, _where = joined(list(table.walked(work, list(drawn), self.threads)))
+        X, y, weight, offset, *_ = joined(list(table.walked(work, list(drawn), self.threads)))
         return MemoryRows(X, y, weight, self.threads, self.reading.block_rows, offset, self.reading.changes)
 
 

@@ -100,7 +100,7 @@ def check_kinds(schema: Any, features: Sequence[str], categories: Sequence[str])
         elif not is_number(kind):
             raise TableError(
                 f"Column {name!r} ({kind}) is neither a number nor a category. Turn it into numbers (dates: days since "
-                "a start, year, month), or leave it out of the features."
+                f"a start, year, month), or leave it out of the features; if it is the target, say so: target={name!r}."
             )
 
 

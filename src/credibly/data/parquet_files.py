@@ -48,6 +48,7 @@ class Piece(NamedTuple):
     file: int
     groups: tuple[int, ...]
     n_rows: int
+    first_row: int = 0  # in the file
 
 
 @dataclass(frozen=True)
@@ -85,20 +86,30 @@ class Files:
         """The row groups in order; small neighbours together, up to so many rows."""
         found: list[Piece] = []
         for file, footer in enumerate(self.footers):
-            for group in range(footer.num_row_groups):
-                n_rows = footer.row_group(group).num_rows
+            for group in self._groups(file, range(footer.num_row_groups), 0):
                 last = found[-1] if found else Piece(-1, (), 0)
-                if last.file == file and last.n_rows + n_rows <= most_rows:
-                    found[-1] = Piece(file, (*last.groups, group), last.n_rows + n_rows)
-                elif n_rows:
-                    found.append(Piece(file, (group,), n_rows))
+                n_rows = last.n_rows + group.n_rows
+                if last.file == file and n_rows <= most_rows:
+                    found[-1] = last._replace(groups=last.groups + group.groups, n_rows=n_rows)
+                elif group.n_rows:
+                    found.append(group)
         return found
+
+    def _groups(self, file: int, groups: Iterable[int], first_row: int) -> Iterator[Piece]:
+        for group in groups:
+            n_rows = self.footers[file].row_group(group).num_rows
+            yield Piece(file, (group,), n_rows, first_row)
+            first_row += n_rows
+
+    def apart(self, piece: Piece) -> list[Piece]:
+        """The row groups of a piece, each by itself: to find the one that an error is of. None where it is one."""
+        return list(self._groups(piece.file, piece.groups, piece.first_row)) if len(piece.groups) > 1 else []
 
     def where(self, piece: Piece) -> str:
         """The place in words."""
         first, last = piece.groups[0], piece.groups[-1]
         groups = f"row group {first}" if first == last else f"row groups {first} to {last}"
-        return f"{self.paths[piece.file].name}, {groups}"
+        return f"{self.paths[piece.file]}, {groups}"
 
     def batches(
         self, piece: Piece, columns: Sequence[str], most_rows: int, as_dictionary: Sequence[str] = ()
@@ -114,7 +125,7 @@ class Files:
             Columns of text to be handed out as codes with a dictionary, which is how files hold text that repeats.
         """
         done = 0
-        with self._told(piece), self._opened(piece.file, as_dictionary) as file:
+        with self._told(piece, columns), self._opened(piece.file, as_dictionary) as file:
             self.check_unchanged(piece.file)
             for batch in file.iter_batches(most_rows, piece.groups, columns, use_threads=False):
                 done += batch.num_rows
@@ -135,16 +146,26 @@ class Files:
         )
 
     @contextmanager
-    def _told(self, piece: Piece) -> Iterator[None]:
+    def _told(self, piece: Piece, columns: Sequence[str]) -> Iterator[None]:
         """Trouble with a file as an error that names it and the row group."""
         try:
             yield
         except (pa.ArrowException, OSError) as error:
             self.check_unchanged(piece.file)
+            place = self.where(self._guilty(piece, columns))
             raise TableError(
-                f"{self.where(piece)}: the file is truncated or damaged ({_short(error)}). Write it anew, or leave "
-                "it out."
+                f"{place}: the file is truncated or damaged ({_short(error)}). Write it anew, or leave it out."
             ) from error
+
+    def _guilty(self, piece: Piece, columns: Sequence[str]) -> Piece:
+        """The first row group of a piece that cannot be decoded, found by decoding each by itself; else all of it."""
+        for group in self.apart(piece):
+            try:
+                with self._opened(piece.file, ()) as file:
+                    file.read_row_groups(list(group.groups), list(columns), use_threads=False)
+            except (pa.ArrowException, OSError):
+                return group
+        return piece
 
     def check_unchanged(self, file: int) -> None:
         """Passes over different rows do not add up."""
@@ -244,7 +265,7 @@ def check_nothing_left_out(files: Files) -> None:
         more = [name for name in names if name not in known]
         if more:
             raise TableError(
-                f"{path.name} has the column {shortened(more)}, which {files.paths[0].name} lacks; name the columns to "
+                f"{path} has the column {shortened(more)}, which {files.paths[0]} lacks; name the columns to "
                 "learn from by features=[...]."
             )
     hive = sorted({part for path in files.paths for part in path.parent.parts if HIVE.fullmatch(part)})
@@ -268,7 +289,7 @@ def _check_column(name: str, schema: Any, files: Files, path: Path) -> None:
     kind, expected = schema.field(name).type, files.schema.field(name).type
     if _comparable(kind) != _comparable(expected):
         raise TableError(
-            f"Column {name!r} has another type in {path} than in {files.paths[0].name}: {kind} instead of {expected}. "
+            f"Column {name!r} has another type in {path} than in {files.paths[0]}: {kind} instead of {expected}. "
             "Write the files with the same types."
         )
 

@@ -24,7 +24,7 @@ from credibly.data.parquet_files import (
     shortened,
 )
 from credibly.data.progress import RowProgress
-from credibly.data.source import Block, Change, Code, block_cuts, changed
+from credibly.data.source import Block, Change, Code, Start, block_cuts, changed, check_beside
 from credibly.data.threads import default_threads, single_threaded_blas
 from credibly.errors import DataWarning, InputError, TableError
 from credibly.numerics.arrays import AnyArray, Array
@@ -192,7 +192,7 @@ class ParquetTable:
     def blocks(self, piece: Piece, reading: Reading, crew: Crew) -> Generator[Block, None, None]:
         """A piece, block by block; what is done with a block counts as computing."""
         wanted = [*self.columns, *self.roles.named]
-        done, where = 0, self.files.where(piece)
+        done, where = piece.first_row, self.files.where(piece)
         for batch in self.decoded(piece, wanted):
             with crew.computing():
                 yield from self._cut(batch, reading, Place(where, done))
@@ -214,11 +214,12 @@ class ParquetTable:
             None if name is None else decoded.column(decoded.schema.get_field_index(name)) for name in self.roles
         )
         y = np.full(batch.n_rows, np.nan) if target is None else columns.labels(target, reading.code)
-        w = None if weight is None else _checked(weight, self.roles.weight, place, 0.0)
-        o = None if offset is None else _checked(offset, self.roles.offset, place, -np.inf)
+        w = None if weight is None else _checked(weight, "weight", self.roles.weight, place)
+        o = None if offset is None else _checked(offset, "offset", self.roles.offset, place)
         for cut in block_cuts((batch.n_rows, batch.n_columns), reading.block_rows):
             X = changed(batch.rows(cut.start, cut.stop), reading.changes)
-            yield Block(X, y[cut], None if w is None else w[cut], None if o is None else o[cut], place.where)
+            wo, start = [None if it is None else it[cut] for it in (w, o)], Start(place.first_row + cut.start, "file")
+            yield Block(X, y[cut], wo[0], wo[1], place.where, start)
 
     def _occurring(self) -> Mapping[str, tuple[str, ...]]:
         """The levels that occur in the categories: one pass over those columns alone."""
@@ -238,21 +239,13 @@ class Place(NamedTuple):
     """Where a batch is from."""
 
     where: str
-    first_row: int  # in its row groups
+    first_row: int  # in its file
 
 
-def _checked(cells: Any, name: str | None, place: Place, least: float) -> Array:
+def _checked(cells: Any, kind: str, name: str | None, place: Place) -> Array:
     """Weights or offsets, or an error that names the first that is none."""
     values = np.asarray(columns.numbers(cells), dtype=np.float64)
-    good = (values >= least) & np.isfinite(values)
-    if not good.all():
-        at = int(np.argmin(good))
-        kind, expected = ("offset", "finite") if least < 0 else ("weight", "finite and not negative")
-        raise InputError(
-            f"{place.where}: the {kind} in column {name!r} is {values[at]:g} in row {place.first_row + at} (counted "
-            f"from 0); every {kind} must be {expected}."
-        )
-    return values
+    return check_beside(values, kind, f"the {kind} in column {name!r}", place.where, Start(place.first_row, "file"))
 
 
 # --- which columns ------------------------------------------------------------------------------------------------
@@ -272,8 +265,8 @@ def opened(
     columns.check_kinds(files.schema, names, chosen)
     for role, name in roles._asdict().items():
         _check_role(files, role, name)
-    if not files.n_rows:
-        raise TableError(f"The files have columns but no rows: {shortened(it.name for it in files.paths)}.")
+    if not files.n_rows and roles.target is not None:  # there is nothing to learn, and nothing to predict is no error
+        raise TableError(f"The files have columns but no rows: {shortened(map(str, files.paths))}.")
     most = batch_rows or max(1, BATCH_NUMBERS // (len(names) + len(roles.named)))
     return ParquetTable(files, roles, tuple(names), tuple(chosen), most, RowProgress())
 

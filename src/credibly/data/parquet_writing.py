@@ -1,9 +1,7 @@
 """Tables to Parquet or CSV files, some rows at a time, whole or not at all."""
 
-import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -11,13 +9,12 @@ import pyarrow as pa
 from pyarrow import csv
 from pyarrow import parquet as pq
 
-from credibly.data.files import written_whole
+from credibly.data.files import told, written_whole
 from credibly.data.parquet_files import AnyPath, shortened
 from credibly.errors import TableError
 from credibly.numerics.arrays import AnyArray
 
 GROUP_ROWS = 131_072  # rows that are gathered into a row group, at least
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, overwrite: bool = True) -> int:
@@ -58,7 +55,7 @@ def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, ove
     1,0.5
     """
     kind = _kind(path)
-    with _told(path), written_whole(path, overwrite=overwrite) as part, part.open("wb") as file:
+    with told(path, TableError), written_whole(path, overwrite=overwrite) as part, part.open("wb") as file:
         rows = _written(_groups(batches), file, kind)
     return rows
 
@@ -108,16 +105,20 @@ def _with_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:
 def _groups(batches: Iterable[Mapping[str, AnyArray]]) -> Iterator[Any]:
     """Batches as pyarrow tables, small ones together."""
     waiting: list[Any] = []
+    empty, some = None, False
     for batch in batches:
         table = _table(batch)
         if not table.num_rows:
+            empty = table
             continue
         waiting.append(table if not waiting else _same_columns(table, waiting[0].schema))
         if sum(table.num_rows for table in waiting) >= GROUP_ROWS:
             yield pa.concat_tables(waiting)
-            waiting = []
+            waiting, some = [], True
     if waiting:
         yield pa.concat_tables(waiting)
+    elif empty is not None and not some:  # a table without rows has columns
+        yield empty
 
 
 def _table(batch: Mapping[str, AnyArray]) -> Any:
@@ -139,15 +140,3 @@ def _same_columns(table: Any, schema: Any) -> Any:
         return table.cast(schema)
     except pa.ArrowInvalid as error:
         raise TableError(f"A column changes its type between rows: {error}.") from error
-
-
-@contextmanager
-def _told(path: AnyPath) -> Iterator[None]:
-    """A full disk and its like as one readable error."""
-    try:
-        yield
-    except OSError as error:
-        advice = "Free some space or choose" if error.errno in FULL else "Choose"
-        raise TableError(
-            f"Cannot write {os.fspath(path)}: {error.strerror or error}. {advice} another place."
-        ) from error

@@ -17,8 +17,10 @@ from credibly.data.source import (
     MemoryRows,
     Result,
     RowWise,
+    Start,
     block_cuts,
     changed,
+    check_beside,
     drawn_rows,
     shares,
 )
@@ -26,6 +28,8 @@ from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix
+
+BESIDE = {"weight": "sample_weight", "offset": "offset"}  # what users call them
 
 
 class Part(NamedTuple):
@@ -41,13 +45,22 @@ class Part(NamedTuple):
         X, labels, *more = self.held
         X = as_numbers(X)
         y = np.zeros(X.shape[0]) if labels is None else aligned(np.asarray(labels))
-        weight, offset = (None if it is None else aligned(np.asarray(it, dtype=np.float64)) for it in more)
+        weight, offset = (None if it is None else self._beside(it, kind) for kind, it in zip(BESIDE, more, strict=True))
         held = {"y": y, "sample_weight": weight, "offset": offset}
         for name, length in ((name, len(vector)) for name, vector in held.items() if vector is not None):
             if length != X.shape[0]:
                 raise InputError(f"Partition {self.number} has {X.shape[0]} rows of X and {length} of {name}.")
         cut = self.block_rows or (dense_rows(X.shape) if isinstance(X, csr_array) else None)
         return MemoryRows(X, y if self.code is None else self.code(y), weight, 1, cut, offset)
+
+    def _beside(self, held: Any, kind: str) -> Array:
+        """Weights or offsets as numbers, checked."""
+        name, where = BESIDE[kind], f"partition {self.number}"
+        try:
+            values = np.asarray(held.to_numpy(na_value=np.nan) if hasattr(held, "to_numpy") else held, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"{where}: {name} must hold numbers, one for each row; {error}.") from error
+        return check_beside(aligned(values), kind, name, where, Start(of="partition"))
 
 
 def dense_rows(shape: tuple[int, ...]) -> int:
@@ -78,7 +91,8 @@ def finished(block: Callable[[Block], Result], number: int, changes: Sequence[Ch
 
     def work(rows: Block) -> Result:
         X = rows.X.toarray() if isinstance(rows.X, csr_array) else aligned(rows.X)
-        return block(rows._replace(X=changed(X, changes), where=f"partition {number}"))
+        start = rows.start._replace(of="partition")
+        return block(rows._replace(X=changed(X, changes), where=f"partition {number}", start=start))
 
     return work
 

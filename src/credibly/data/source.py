@@ -18,6 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from credibly.data.threads import default_threads, in_order, single_threaded_blas
+from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, is_sparse
 
@@ -28,6 +29,17 @@ FEWEST_ROWS = 256  # below that a product of a block with its transpose is all o
 WORTH_THREADS = 200_000  # numbers in a table: below that a pass is faster than handing out blocks
 
 
+class Start(NamedTuple):
+    """The number of a block's first row, and of what it is the number: rows are named by it in messages."""
+
+    row: int = 0
+    of: str = "table"
+
+    def told(self, at: int) -> str:
+        """A row of the block in words."""
+        return f"row {self.row + at} of the {self.of} (counted from 0)"
+
+
 class Block(NamedTuple):
     """Some rows: their columns, class codes (or targets), weights and offsets."""
 
@@ -36,6 +48,7 @@ class Block(NamedTuple):
     weight: Array | None  # (b,), None for all ones
     offset: Array | None = None  # (b,), added to the score of every row
     where: str = ""  # which part of the data this is, for messages
+    start: Start = Start()
 
     @property
     def weights(self) -> Array:
@@ -55,9 +68,32 @@ class Block(NamedTuple):
         return self._replace(X=self.X[chosen], y=self.y[chosen], weight=weight, offset=offset)
 
 
+def check_beside(values: Array, kind: str, what: str, where: str, start: Start) -> Array:
+    """Weights or offsets, or an error that names the first that is none.
+
+    Parameters
+    ----------
+    values : (b,) array
+    kind : "weight" or "offset"
+    what : str
+        What the user calls them.
+    where : str
+        Which part of the data they are from.
+    start : Start
+    """
+    good = np.isfinite(values) if kind == "offset" else (values >= 0) & np.isfinite(values)
+    if not good.all():
+        at = int(np.argmin(good))
+        raise InputError(
+            f"{where}: {what} is {values[at]:g} in {start.told(at)}; every {kind} must be finite"
+            f"{' and not negative' * (kind == 'weight')}. Correct it, or drop the row."
+        )
+    return values
+
+
 def joined(blocks: Sequence[Block]) -> Block:
     """Dense blocks as one, its rows contiguous: they are to be picked from."""
-    X, y, weight, offset, _where = zip(*blocks, strict=True)
+    X, y, weight, offset, *_ = zip(*blocks, strict=True)
     weights, offsets = (None if it[0] is None else np.concatenate(it) for it in (weight, offset))
     table = np.empty((sum(map(len, X)), X[0].shape[1]), np.result_type(*X))
     return Block(np.concatenate(X, out=table), np.concatenate(y), weights, offsets)
@@ -246,7 +282,7 @@ class MemoryRows(Walked):
         small = self.changes and (isinstance(self.X, csr_array) or self.X.size <= COPIED_NUMBERS)
         X = self._changed_table[cut] if small else changed(self.X[cut], self.changes)
         weight, offset = (None if held is None else held[cut] for held in (self.weight, self.offset))
-        return Block(X, self.y[cut], weight, offset)
+        return Block(X, self.y[cut], weight, offset, start=Start(cut.start if isinstance(cut, slice) else 0))
 
     @cached_property
     def _changed_table(self) -> DesignMatrix:

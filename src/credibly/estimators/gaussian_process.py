@@ -197,7 +197,7 @@ class GaussianProcessClassifier(GaussianProcessResults):
 
     # --- learning ----------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn the kernel and the posterior of the latent function.
 
         Parameters

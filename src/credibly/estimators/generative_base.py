@@ -28,6 +28,7 @@ from credibly.estimators.generative_merging import check_mergeable, check_same_p
 from credibly.estimators.generative_stored import fit_stored
 from credibly.estimators.linear_model import only
 from credibly.estimators.mixed_columns import Table
+from credibly.estimators.not_in_memory import is_stored, refuse_resume
 from credibly.estimators.partial_labels import Labels, joined_classes, places, read_partial_labels
 from credibly.estimators.plans import Plan, read_generative
 from credibly.estimators.stored import stored_rows
@@ -36,7 +37,6 @@ from credibly.estimators.validation import (
     check_limits,
     feature_names,
     forget_fit,
-    is_stored,
     n_threads,
     read_weights,
     refuse_one_class,
@@ -82,7 +82,14 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
 
     # --- learning ----------------------------------------------------------------------------------------------
 
-    def fit(self, X: ArrayLike | Stored, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Stored,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        resume: None = None,
+    ) -> Self:
         """Learn the densities of all classes.
 
         Parameters
@@ -94,11 +101,14 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
             own, one for every row; so must Dask's rows.
         sample_weight : (n,) array, optional
             A weight of 2 is the row twice.
+        resume : None
+            Of linear classifiers and GLMs only: this one takes two passes.
 
         Returns
         -------
         self
         """
+        refuse_resume(resume, self)
         with all_or_nothing(self), single_threaded_blas():
             self._check_choices()
             if is_stored(X):

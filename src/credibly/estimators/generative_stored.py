@@ -10,8 +10,8 @@ import numpy as np
 from credibly.data.source import Block, Rows
 from credibly.errors import InputError
 from credibly.estimators.generative_learning import Learnt, class_sums
-from credibly.estimators.stored import Look, codes_of, joined_labels, labels_of, read_names
-from credibly.estimators.validation import LARGEST, named, refuse_one_class
+from credibly.estimators.stored import Look, codes_of, joined_labels, labels_of, read_names, refuse_no_weight
+from credibly.estimators.validation import LARGEST, first_row, named, refuse_one_class
 from credibly.inference.conjugate import JointSums
 from credibly.model.class_conditionals.base import ClassConditional, NotDetermined
 from credibly.model.class_conditionals.categorical import Categorical
@@ -60,6 +60,7 @@ def fit_stored(model: GenerativeLearning, rows: Any) -> None:
 def extent_of(rows: Rows) -> Extent:
     """Labels and extremes, in one pass."""
     labels, counting, low, high, counted = rows.sum(_extent, _merged)
+    refuse_no_weight(counted)
     return Extent(labels, counting, low, high, int(counted))
 
 
@@ -106,8 +107,9 @@ def _sums(family: ClassConditional[Any], rows: Rows, n_classes: int) -> JointSum
 
 def _block_sums(block: Block, family: ClassConditional[Any], n_classes: int) -> JointSums:
     if not family.skips_missing and np.isnan(block.X.sum(dtype=np.float64)):
+        first = block.start.told(first_row(np.isnan(block.X)))
         raise InputError(
-            f"{block.where}: cells are missing. Columns that depend on each other need complete rows here; use "
-            "NaiveBayes, which skips missing cells, or drop those rows."
+            f"{block.where}: cells are missing, first in {first}. Columns that depend on each other need complete rows "
+            "here; use NaiveBayes, which skips missing cells, or drop those rows."
         )
     return class_sums(block, family, n_classes)

@@ -27,12 +27,13 @@ from credibly.estimators.hypothesis_tests import HypothesisTests
 from credibly.estimators.lazily import lazily, number, two_ends
 from credibly.estimators.learning import learn_from
 from credibly.estimators.linear_model import LinearModel, only
+from credibly.estimators.not_in_memory import ScoreMixin, is_stored
 from credibly.estimators.outputs import PredictToMixin, mean_table
 from credibly.estimators.problem import Learnt, PriorChoice, Problem
 from credibly.estimators.reporting import ReportMixin
 from credibly.estimators.stored import in_memory, recorded, resumable, stored_rows, with_references
 from credibly.estimators.targets import Targets, read_offset, read_stored_targets, read_targets
-from credibly.estimators.validation import Training, all_or_nothing, is_stored
+from credibly.estimators.validation import Training, all_or_nothing
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods.families import resolve_family
 from credibly.model.likelihoods.family_base import Family
@@ -42,7 +43,7 @@ from credibly.numerics.arrays import AnyArray, Array
 from credibly.predictive import MeanPredictive
 
 
-class BayesianGLM(PredictToMixin, ReportMixin, RegressorMixin, HypothesisTests, LinearModel):
+class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, HypothesisTests, LinearModel):
     r"""A generalised linear model with a posterior over its weights.
 
     .. math:: y \mid x \sim \mathrm{family}(μ, s), \qquad g(μ) = w^T x + b + \mathrm{offset}

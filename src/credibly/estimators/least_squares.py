@@ -17,9 +17,10 @@ from credibly.errors import CollinearityError, InputError, NotDefinedError
 from credibly.estimators.dispersion import dispersion_found, learn_glm, least_norm
 from credibly.estimators.lazily import labels, lazily, lines
 from credibly.estimators.linear_model import LinearModel
+from credibly.estimators.not_in_memory import ScoreMixin, is_stored, refuse_resume
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.stored import AnyTable, AnyTraining, read_stored, stored_rows, with_references
-from credibly.estimators.validation import all_or_nothing, is_stored, read_training
+from credibly.estimators.validation import all_or_nothing, read_training
 from credibly.inference.objective import PriorDensity
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.inference.student import IndependentStudent
@@ -31,7 +32,7 @@ from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import PSD
 
 
-class LeastSquaresClassifier(ClassifierMixin, LinearModel):
+class LeastSquaresClassifier(ScoreMixin, ClassifierMixin, LinearModel):
     r"""Regress labels coded as numbers on the columns, and predict by the sign.
 
     .. math:: t_n = w^T x_n + b + ε_n, \qquad ε_n \sim N(0, s), \qquad t_n = ± \mathrm{targets}
@@ -93,7 +94,14 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike | Stored, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Stored,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        *,
+        resume: None = None,
+    ) -> Self:
         """Learn the posterior of the weights.
 
         Parameters
@@ -103,11 +111,14 @@ class LeastSquaresClassifier(ClassifierMixin, LinearModel):
             `ParquetRows` have their own.
         sample_weight : (n,) array, optional
             A weight of 2 is the row twice.
+        resume : None
+            Of linear classifiers and GLMs only: this one takes too few passes.
 
         Returns
         -------
         self
         """
+        refuse_resume(resume, self)
         with all_or_nothing(self), single_threaded_blas():
             self._check_shared_choices()
             if isinstance(self.targets, bool) or not np.isreal(self.targets) or not 0 < self.targets < np.inf:

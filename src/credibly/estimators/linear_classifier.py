@@ -31,6 +31,7 @@ from credibly.estimators.lazily import intervals, lazily, probabilities
 from credibly.estimators.learning import ChosenPrior, filter_from, learn, learn_by_filter, learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
+from credibly.estimators.not_in_memory import is_stored
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.stored import (
@@ -45,7 +46,7 @@ from credibly.estimators.stored import (
     stored_rows,
     with_references,
 )
-from credibly.estimators.validation import all_or_nothing, generator, is_stored, read_training
+from credibly.estimators.validation import all_or_nothing, generator, read_training
 from credibly.inference.adf import Belief
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
 from credibly.inference.frame import Frame
@@ -243,8 +244,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
             likelihood = with_noise(likelihood, noise.flips)
         training = recorded(table.training(likelihood), walk, self.n_jobs)
         problem = self._problem(likelihood, training)
-        search = self._search(stochastic=self.solver == "sgd")
-        learnt = self._learn(problem, noise, search)
+        learnt = self._learn(problem, noise, self._search(stochastic=self.solver == "sgd"))
         self.classes_ = table.classes
         self._start_keeping(problem, learnt)
         self._keep_noise(noise, learnt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import closing
 from copy import copy
@@ -15,8 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.source import Block, MemoryRows, Rows, Stored
 from credibly.errors import InputError, NotDefinedError
+from credibly.estimators.not_in_memory import is_stored
 from credibly.estimators.stored import as_in_fit, lazy_rows, read_names
-from credibly.estimators.validation import canonical, is_stored, read_numbers
+from credibly.estimators.validation import canonical, read_numbers
 from credibly.inference.posterior import normal_quantile
 from credibly.numerics.arrays import AnyArray, Array
 
@@ -109,11 +111,19 @@ class PredictToMixin:
         vars(alone)["n_jobs"] = 1  # blocks are predicted side by side already,
         vars(alone)["_told_names"] = vars(alone).pop("feature_names_in_", None)  # and their columns have been compared
         predict = partial(_predicted, model=alone, level=level)
-        with closing(_rows_to_predict(self, rows).each(predict)) as tables:  # its threads end with it, come what may
+        source = _rows_to_predict(self, rows)
+        if not source.n_rows:
+            return write_table(path, [_no_rows(alone, level)], overwrite=overwrite)
+        with closing(source.each(predict)) as tables:  # its threads end with it, come what may
             return write_table(path, tables, overwrite=overwrite)
 
 
 def _rows_to_predict(model: Any, rows: Any) -> Rows:
+    if isinstance(rows, str | os.PathLike):
+        raise InputError(
+            f"rows is the path {os.fspath(rows)!r}; expected rows. For Parquet files: "
+            f"predict_to(ParquetRows({os.fspath(rows)!r}), path)."
+        )
     if is_stored(rows):
         source = as_in_fit(model, rows if isinstance(rows, Stored) else lazy_rows(rows))
         if source.with_offsets and model._table_of is class_table:
@@ -141,6 +151,12 @@ def _predicted(block: Block, model: Any, level: float | None) -> dict[str, AnyAr
 def _table(model: Any, block: Block, level: float | None, kept: AnyArray | slice) -> dict[str, AnyArray]:
     beside = {} if block.offset is None else {"offset": block.offset[kept]}
     return dict(model._table_of(model, block.X[kept], level, **beside))
+
+
+def _no_rows(model: Any, level: float | None) -> dict[str, AnyArray]:
+    """The columns of predictions without a row: those of a row of zeros."""
+    one = model._table_of(model, np.zeros((1, model.n_features_in_)), level)
+    return {name: values[:0] for name, values in one.items()}
 
 
 def _spread(found: dict[str, AnyArray], whole: AnyArray, model: Any, level: float | None) -> dict[str, AnyArray]:

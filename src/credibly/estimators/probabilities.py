@@ -12,6 +12,7 @@ from credibly.decisions import REJECT, least_cost
 from credibly.errors import InputError
 from credibly.estimators.formulas import FormulaMixin
 from credibly.estimators.lazily import labels, lazily, probabilities
+from credibly.estimators.not_in_memory import ScoreMixin
 from credibly.estimators.outputs import PredictToMixin
 from credibly.estimators.reporting import ReportMixin
 from credibly.estimators.validation import read_labels
@@ -20,7 +21,7 @@ from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import AnyArray, Array
 
 
-class ProbabilityMixin(PredictToMixin, FormulaMixin, ReportMixin):
+class ProbabilityMixin(PredictToMixin, FormulaMixin, ReportMixin, ScoreMixin):
     """Labels, probabilities and decisions from `predict_log_proba` and `classes_`."""
 
     classes_: AnyArray

@@ -20,6 +20,7 @@ from credibly.data.lazy import is_dask
 from credibly.data.source import Block, Code, Rows, Stored
 from credibly.errors import InputError, NewClassError
 from credibly.estimators.validation import (
+    NO_WEIGHT,
     Table,
     Training,
     check_columns,
@@ -196,7 +197,14 @@ def first_pass(
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
         compiled = fused.pays(fused.COLUMNS, rows.n_rows * len(names))
         found = rows.sum(partial(_look, names=names, read=read, compiled=compiled), merged)
+    refuse_no_weight(found[n])
     return Columns(*found[:n]), int(found[n]), found[n + 1 :]
+
+
+def refuse_no_weight(n_counted: float) -> None:
+    """Some row must count."""
+    if not n_counted:
+        raise InputError(NO_WEIGHT)
 
 
 def _look(block: Block, names: list[str], read: Callable[[Block], Look], *, compiled: bool) -> Look:
@@ -204,14 +212,14 @@ def _look(block: Block, names: list[str], read: Callable[[Block], Look], *, comp
         columns = describe_block(block, compiled=compiled)
     seen = columns.mean if block.weight is None else block.X  # rows of weight zero are not described
     if not np.isfinite(seen.sum(dtype=np.float64)):
-        refuse_not_finite(block.X, names, block.where)
+        refuse_not_finite(block.X, names, block.where, block.start)
     return (*columns, float(np.count_nonzero(block.weights)), *read(block))
 
 
 def labels_of(block: Block) -> Look:
     """The labels, and those among the rows that count."""
     try:
-        refuse_missing_labels(block.y)
+        refuse_missing_labels(block.y, block.start)
     except InputError as error:
         raise InputError(f"{block.where}: {error}") from error
     found = _few(plain_labels(sorted_labels(np.asarray(block.y))[0]))

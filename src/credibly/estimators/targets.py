@@ -83,6 +83,8 @@ def read_stored_targets(
 
 
 def _as_floats(y: AnyArray) -> AnyArray:
+    if y.dtype.kind in "mM":
+        raise InputError(f"The target holds dates or times ({y.dtype}); turn it into numbers, e.g. days since a start.")
     try:
         return np.asarray(y, dtype=float)
     except (TypeError, ValueError) as error:
@@ -94,7 +96,8 @@ def _block_constant(block: Block, family: Family) -> tuple[float]:
     y = np.asarray(block.y, dtype=float)
     try:
         if not np.isfinite(y).all():
-            raise InputError("the target is NaN, missing or infinite in some rows; drop those.")
+            first = block.start.told(int(np.argmin(np.isfinite(y))))
+            raise InputError(f"the target is NaN, missing or infinite in some rows, first in {first}; drop those.")
         _check_magnitude(y)
         if isinstance(family, Binomial):
             return (_proportions(family, y, block.weight)[2],)

@@ -17,9 +17,9 @@ from sklearn.utils.validation import (
 )
 
 from credibly.data.columns import Columns, describe
-from credibly.data.lazy import is_dask
-from credibly.data.source import Code, MemoryRows, Rows, Stored
+from credibly.data.source import Code, MemoryRows, Rows, Start
 from credibly.errors import InputError, NewClassError
+from credibly.estimators.not_in_memory import is_stored, refuse_stored
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import AnyArray, Array, Codes
@@ -32,6 +32,7 @@ ENCODE = (
     "pandas.get_dummies."
 )
 FEW_LABELS = 1000
+NO_WEIGHT = "sample_weight is zero for every row; give at least one row a positive weight."
 
 
 class Training(NamedTuple):
@@ -193,18 +194,10 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
         refuse_magnitudes(X, names)
 
 
-def is_stored(X: Any) -> bool:
-    """Whether these rows are not in memory."""
-    return isinstance(X, Stored) or is_dask(X)
-
-
 def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse: bool = True, **more: Any) -> Any:
     """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
     if is_stored(X):
-        raise InputError(
-            f"{type(X).__name__} is not in memory, which is not possible here. Models that learn by sums take it in "
-            "fit (linear models, GLMs, generative models); predictions of files go to a file, predict_to(rows, path)."
-        )
+        refuse_stored(X)
     refuse_text(X)
     if issparse(X) and not sparse:
         raise InputError(
@@ -282,12 +275,12 @@ def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | No
             f"{int(np.flatnonzero(weight < 0)[0])}."
         )
     if not weight.any():
-        raise InputError("sample_weight is zero for every row; give at least one row a positive weight.")
+        raise InputError(NO_WEIGHT)
     return weight
 
 
-def refuse_missing_labels(y: ArrayLike) -> None:
-    """A missing label is an error for a discriminative model."""
+def refuse_missing_labels(y: ArrayLike, start: Start | None = None) -> None:
+    """A missing label is an error for a discriminative model; `start` says which rows those of a part are."""
     values = y if isinstance(y, np.ndarray) or hasattr(y, "__array__") else np.asarray(y, dtype=object)
     array = np.asarray(values)
     if array.ndim != 1 or not (array.dtype == object or array.dtype.kind == "f"):
@@ -295,9 +288,11 @@ def refuse_missing_labels(y: ArrayLike) -> None:
     numbers = array.dtype.kind == "f"
     missing = np.flatnonzero(np.isnan(array) if numbers else [is_missing(label) for label in array])
     if missing.size:
+        few = f" in {missing.size} of {len(array)} rows" if start is None else ""
+        first = f"row {missing[0]}" if start is None else start.told(int(missing[0]))
         raise InputError(
-            f"y has missing labels (None or NaN) in {missing.size} of {len(array)} rows, the first in row "
-            f"{missing[0]}: drop those rows. (Generative models can learn from unlabelled rows; this one cannot.)"
+            f"y has missing labels (None or NaN){few}, the first in {first}: drop those rows. (Generative models can "
+            "learn from unlabelled rows; this one cannot.)"
         )
 
 
@@ -355,7 +350,7 @@ def refuse_magnitudes(X: DesignMatrix, names: Sequence[str]) -> None:
     )
 
 
-def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "") -> None:
+def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "", start: Start | None = None) -> None:
     """Raise with the names of the columns that hold NaN or infinity, and the part of the data, if any does."""
     found = []
     for what, is_bad in (("NaN", np.isnan), ("infinity (inf)", np.isinf)):
@@ -367,12 +362,18 @@ def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "") ->
         if bad.any():
             found.append(f"{what} in column {named(np.asarray(names)[bad])}")
     if found:
-        place = f" ({where})" if where else ""
+        row = "" if start is None else f"; first in {start.told(first_row(~np.isfinite(X)))}"
+        place = f" ({where}{row})" if where else ""
         raise InputError(
             f"X contains {' and '.join(found)}{place}. This model needs finite numbers: drop or impute those cells. "
             f"({'NaiveBayes takes' if where else 'Generative models, NaiveBayes and LinearDiscriminant, take'} missing "
             "cells as they are.)"
         )
+
+
+def first_row(marked: AnyArray) -> int:
+    """The first row of a table of flags in which one is set."""
+    return int(np.argmax(marked.any(axis=1)))
 
 
 def feature_names(estimator: BaseEstimator) -> list[str]:
