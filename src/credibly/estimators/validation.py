@@ -191,7 +191,11 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
     if not np.isfinite(extreme):
         refuse_not_finite(X, names)
     if extreme > LARGEST:
-        refuse_magnitudes(X, names)
+        beyond = [j for j in range(X.shape[1]) if np.abs(X[:, [j]]).max() > LARGEST]
+        raise InputError(
+            f"X has values beyond 1e100 in column {named(np.asarray(names)[beyond])}: their squares, and so variances, "
+            "cannot be represented. Are those cells damaged, or marks for missing ones? Drop these rows."
+        )
 
 
 def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse: bool = True, **more: Any) -> Any:
@@ -338,16 +342,6 @@ def check_columns(columns: Columns, X: DesignMatrix | None, names: Sequence[str]
                 f"X has {what} in column {named(np.asarray(names)[wrong])}: variances of that size cannot be "
                 "represented. Change the unit of the column."
             )
-
-
-def refuse_magnitudes(X: DesignMatrix, names: Sequence[str]) -> None:
-    """Raise with the names of the columns that hold values beyond 1e100."""
-    size = np.abs(X)
-    beyond = size.max(axis=0).toarray().reshape(-1) if isinstance(size, csr_array) else size.max(axis=0)
-    raise InputError(
-        f"X has values beyond 1e100 in column {named(np.asarray(names)[beyond > LARGEST])}: the variance of a "
-        "prediction cannot be represented there. Are those cells damaged, or marks for missing ones? Drop these rows."
-    )
 
 
 def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "", start: Start | None = None) -> None:
