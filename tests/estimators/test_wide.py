@@ -243,6 +243,9 @@ def test_the_empty_row_and_the_mean_row_are_exact(monkeypatch, prior, classes, k
     empty = np.eye(1, 201, 200)
     got, want = (spreads(fit.posterior_.project(empty).variance) for fit in (wide, full))
     np.testing.assert_allclose(got, want, rtol=ANCHOR_TOL + apart)
+    middle = np.append(rows.mean(axis=0), 1.0)[None]
+    got, want = (spreads(fit.posterior_.project(middle).variance) for fit in (wide, full))
+    np.testing.assert_allclose(got, want, rtol=ANCHOR_TOL + apart)
     p = full.predict_proba(rows)
     c = (p * (1 - p)).sum(axis=1)
     mean = np.append(c @ rows / c.sum(), 1.0)[None]
@@ -256,6 +259,29 @@ def test_the_empty_row_and_the_mean_row_are_exact(monkeypatch, prior, classes, k
     got = draws.var() if classes == 2 else spreads(np.cov(draws.T)[None])
     want = spreads(full.posterior_.project(empty).variance)
     np.testing.assert_allclose(got, want, rtol=5 * np.sqrt(2 / len(draws)))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_without_an_intercept_the_mean_row_is_exact_too(monkeypatch, classes):
+    """Weighted as the rows are; columns that are not negative then say together what an intercept would."""
+    own = np.random.default_rng(5)
+    X, y = words(1500, 200, classes, own)
+    weight = own.integers(0, 3, 1500).astype(float)
+    model = lambda: BayesianLogisticRegression(prior=Normal(scale=0.5), fit_intercept=False)  # noqa: E731
+    full, wide = both(monkeypatch, model, X, y, weight, limits=DIRECTIONS)
+    apart = np.sqrt(GOAL * spreads(full.predict_latent(X)[1]).max())  # as above
+    mean = (X.T @ weight / weight.sum())[None]
+    got, want = (spreads(fit.posterior_.project(mean).variance) for fit in (wide, full))
+    np.testing.assert_allclose(got, want, rtol=ANCHOR_TOL + apart)
+
+
+def test_columns_without_a_mean_and_an_intercept_need_no_anchor(monkeypatch):
+    own = np.random.default_rng(0)
+    X = own.normal(size=(300, 20))
+    X, y = np.concatenate([X, -X]), own.integers(0, 2, 600)
+    model = lambda: BayesianLogisticRegression(prior=Normal(scale=0.1), fit_intercept=False)  # noqa: E731
+    wide = both(monkeypatch, model, X, y, limits=[(10**9, 10)])[0]
+    assert type(wide.posterior_.gaussian) is WideGaussian and np.isfinite(wide.posterior_.std).all()
 
 
 def spreads(variance: np.ndarray) -> np.ndarray:

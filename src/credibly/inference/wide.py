@@ -97,7 +97,7 @@ def _newton_direction(passes: RowPasses, at: Expanded, grad: Array, diagonal: Ar
 def wide_result(passes: RowPasses, mode: WideMode) -> tuple[InferenceResult, float]:
     """The posterior at a mode, and the standard error of its log evidence.
 
-    The precision is Gᵀ(Δ + VVᵀ)G, but for the scores of the empty row (the intercept) and of the mean row: their
+    The precision is Gᵀ(Δ + VVᵀ)G, but for the scores of the empty row (the intercept) and of mean rows: their
     variances, and covariances with all else, are exact (`numerics.anchors`). V are directions of largest curvature
     against its diagonal, by Lanczos; Δ is the rest of the diagonal, of whose likelihood's part a share is taken such
     that the predictive variances of some rows of the data, as if they were new, are right on average; exact ones come
@@ -185,31 +185,38 @@ def _without(rows: Array, W: Array, first: int) -> OwnTerm:
 
 
 def _anchors(passes: RowPasses, mode: WideMode) -> Array:
-    """The scores of the empty row, which are the intercepts, and of the mean row, as vectors (2, K, K·D).
+    """The scores of the empty row (the intercepts) and of mean rows, as vectors (a, K, K·D) of length one.
 
-    All rows have the intercept in common, and columns that are not negative make up for it together: no direction of
-    large curvature tells that, and a diagonal says the contrary. Under `Categorical` the first score, the mean over
+    All rows have the intercept in common, and columns that are not negative make up for it together, or do without it
+    where there is none: no direction of large curvature tells that, and a diagonal says the contrary. There are two
+    means, one weighted as the rows are and one by their curvature. Under `Categorical` the first score, the mean over
     classes, is left to the prior, and needs no anchor.
     """
     K, D = passes.shape
-    if not passes.frame.intercept:
-        return np.zeros((0, K, K * D))
-    c, empty = score_curvature(passes, mode.at).mean(axis=1), np.eye(1, D, D - 1)
-    total = passes.parts.sum(lambda part, cut: (np.asarray(part.X.T @ c[cut]),))[0]
-    Phi = np.vstack([empty, np.append(total / c.sum(), 1.0)]) if c.any() else empty
+    weights = np.column_stack([mode.at.weight, score_curvature(passes, mode.at).mean(axis=1)])
+    weights = weights[:, weights.any(axis=0)]
+    total = passes.parts.sum(lambda part, cut: (np.asarray(part.X.T @ weights[cut]),))[0]
+    Phi = (total / weights.sum(axis=0)).T
+    if passes.frame.intercept:
+        Phi = np.vstack([np.eye(1, D, D - 1), np.column_stack([Phi, np.ones(len(Phi))])])
     rows = passes.prior.arrow.whiten(passes.frame.rows_to_frame(Phi))
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows = rows[length[:, 0] > 0] / length[length[:, 0] > 0]
     return every_class(rows, K).reshape(len(rows), K, -1)[:, min(K - 1, 1) :]
 
 
 def _known(E: Array, F: Array) -> Known:
-    """Anchors E (a, k, M) and their covariances F; where the mean row is nearly the empty one it is left out.
+    """Anchors E (a, k, M) and their covariances F; one that is nearly made up of those before it is left out.
 
-    There it would say what that says, but for errors of the solutions.
+    It would say what they say, but for errors of the solutions.
     """
-    used = np.ones(E.shape[:2], dtype=bool)
-    if len(E) > 1:
-        S = np.einsum("akm,lkm->kal", E, F)
-        used[1] = S[:, 0, 1] ** 2 < (1 - RESOLVED) * S[:, 0, 0] * S[:, 1, 1]
+    used = np.zeros(E.shape[:2], dtype=bool)
+    covariances = np.einsum("akm,lkm->kal", E, F)
+    for k, S in enumerate(0.5 * (covariances + np.swapaxes(covariances, 1, 2))):
+        for a in range(len(E)):
+            before = np.flatnonzero(used[:, k])
+            told = S[a, before] @ np.linalg.solve(S[np.ix_(before, before)], S[before, a])
+            used[a, k] = S[a, a] - told > RESOLVED * S[a, a]
     return Known(E[used].T, F[used].T)
 
 
