@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
+from sklearn.exceptions import ConvergenceWarning
 
 import credibly
 from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Jeffreys, Normal, StudentT
@@ -17,12 +18,13 @@ from credibly.inference.dual import REMEMBERED, DualSurface
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Gaussian, WideGaussian
-from credibly.inference.wide import ANCHOR_TOL, GOAL, LOOSE, VARIANCE_TOL
-from credibly.inference.wide_directions import VARIANCE_GOAL
+from credibly.inference.wide import ANCHOR_TOL, CHECK_TOL, GOAL, LOOSE, VARIANCE_LIMIT, _exact, wide_mode
+from credibly.inference.wide_directions import VARIANCE_GOAL, _balanced, determined, every_class
 from credibly.inference.wide_prior import WidePrior
 from credibly.model.centred_prior import CentredNormal
 from credibly.model.likelihoods import BernoulliLogit, Categorical
 from credibly.model.priors import WeightShape
+from credibly.numerics.newton import Status
 
 rng = np.random.default_rng(11)
 
@@ -189,8 +191,8 @@ def words(n: int, d: int, classes: int, rng: np.random.Generator = rng) -> tuple
 
 
 def most_error(model) -> float:
-    """What a variance error found on 4 or 8 rows allows: known to a third itself, against values of VARIANCE_TOL."""
-    return 2 * model.posterior_.variance_error + VARIANCE_TOL
+    """What a variance error found on 6 or 8 rows allows: known to a third itself, against values of CHECK_TOL."""
+    return 2 * model.posterior_.variance_error + CHECK_TOL
 
 
 @pytest.mark.parametrize(("classes", "d"), [(2, 500), (3, 200)])
@@ -206,7 +208,8 @@ def test_the_low_rank_posterior_is_as_good_as_it_says(monkeypatch, classes, d):
     assert gap.max() < np.sqrt(GOAL / (1 - LOOSE))
     mine, theirs = (fit.predict_latent(X[1500:])[1] for fit in (wide, full))
     error = np.sqrt(np.mean((mine / theirs - 1)[theirs > 1e-3 * theirs.max()] ** 2))
-    assert 0 < wide.posterior_.variance_error <= VARIANCE_GOAL  # until then directions are added
+    # Directions are added until that is the error on the rows they are chosen by; this one is found on others.
+    assert 0 < wide.posterior_.variance_error <= 2 * VARIANCE_GOAL
     assert error < most_error(wide)
     assert abs(wide.log_evidence_ - full.log_evidence_) < 5 * wide.log_evidence_se_
     # A variance off by the share e moves a probability by 0.112 e at most: ½ max z σ'(z). Of a thousand rows one may be
@@ -240,6 +243,9 @@ def test_the_empty_row_and_the_mean_row_are_exact(monkeypatch, prior, classes, k
     empty = np.eye(1, 201, 200)
     got, want = (spreads(fit.posterior_.project(empty).variance) for fit in (wide, full))
     np.testing.assert_allclose(got, want, rtol=ANCHOR_TOL + apart)
+    middle = np.append(rows.mean(axis=0), 1.0)[None]
+    got, want = (spreads(fit.posterior_.project(middle).variance) for fit in (wide, full))
+    np.testing.assert_allclose(got, want, rtol=ANCHOR_TOL + apart)
     p = full.predict_proba(rows)
     c = (p * (1 - p)).sum(axis=1)
     mean = np.append(c @ rows / c.sum(), 1.0)[None]
@@ -253,6 +259,29 @@ def test_the_empty_row_and_the_mean_row_are_exact(monkeypatch, prior, classes, k
     got = draws.var() if classes == 2 else spreads(np.cov(draws.T)[None])
     want = spreads(full.posterior_.project(empty).variance)
     np.testing.assert_allclose(got, want, rtol=5 * np.sqrt(2 / len(draws)))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_without_an_intercept_the_mean_row_is_exact_too(monkeypatch, classes):
+    """Weighted as the rows are; columns that are not negative then say together what an intercept would."""
+    own = np.random.default_rng(5)
+    X, y = words(1500, 200, classes, own)
+    weight = own.integers(0, 3, 1500).astype(float)
+    model = lambda: BayesianLogisticRegression(prior=Normal(scale=0.5), fit_intercept=False)  # noqa: E731
+    full, wide = both(monkeypatch, model, X, y, weight, limits=DIRECTIONS)
+    apart = np.sqrt(GOAL * spreads(full.predict_latent(X)[1]).max())  # as above
+    mean = (X.T @ weight / weight.sum())[None]
+    got, want = (spreads(fit.posterior_.project(mean).variance) for fit in (wide, full))
+    np.testing.assert_allclose(got, want, rtol=ANCHOR_TOL + apart)
+
+
+def test_columns_without_a_mean_and_an_intercept_need_no_anchor(monkeypatch):
+    own = np.random.default_rng(0)
+    X = own.normal(size=(300, 20))
+    X, y = np.concatenate([X, -X]), own.integers(0, 2, 600)
+    model = lambda: BayesianLogisticRegression(prior=Normal(scale=0.1), fit_intercept=False)  # noqa: E731
+    wide = both(monkeypatch, model, X, y, limits=[(10**9, 10)])[0]
+    assert type(wide.posterior_.gaussian) is WideGaussian and np.isfinite(wide.posterior_.std).all()
 
 
 def spreads(variance: np.ndarray) -> np.ndarray:
@@ -272,13 +301,89 @@ def test_more_rows_change_the_scale_as_the_full_evidence_says(monkeypatch):
 
 def test_dense_columns_that_go_together_need_directions(monkeypatch):
     """Two directions carry most of the variance: a diagonal alone is wrong by far, and directions are found."""
-    F = rng.normal(size=(600, 2)) @ (3 * rng.normal(size=(2, 120))) + 0.3 * rng.normal(size=(600, 120))
+    F = rng.normal(size=(1200, 2)) @ (3 * rng.normal(size=(2, 120))) + 0.3 * rng.normal(size=(1200, 120))
+    F, new = F[:600], F[600:]
     y = (F[:, 0] + rng.logistic(size=600) > 0).astype(int)
     full, wide = both(monkeypatch, lambda: BayesianProbitRegression(prior=Normal(scale=0.3)), F, y, limits=DIRECTIONS)
     low = wide.posterior_.gaussian.precision.low
     assert low.directions.shape[-1] >= 2
-    mine, theirs = (fit.predict_latent(F + 0.1 * rng.normal(size=F.shape))[1] for fit in (wide, full))
-    assert np.sqrt(np.mean((mine / theirs - 1) ** 2)) < most_error(wide)
+    assert fresh_error(wide, full, new) < most_error(wide)
+
+
+def fresh_error(wide, full, new) -> float:
+    """Of the variances of new rows, relative, root mean square."""
+    mine, theirs = (spreads(fit.predict_latent(new)[1]) for fit in (wide, full))
+    return float(np.sqrt(np.mean((mine / theirs - 1) ** 2)))
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_copies_of_a_row_do_not_make_new_rows_certain(monkeypatch, classes):
+    """A row of which a copy is left in the data is not new; labels of copies may differ."""
+    own = np.random.default_rng(1)
+    rows, _ = words(700, 150, classes, own)
+    X, new = rows[:400], rows[400:]
+    every = X[np.tile(np.arange(400), 8)]
+    y = own.integers(0, classes, every.shape[0])
+    full, wide = both(
+        monkeypatch, lambda: BayesianLogisticRegression(prior=Normal(scale=1.0)), every, y, limits=DIRECTIONS
+    )
+    mine, theirs = (spreads(fit.predict_latent(new)[1]) for fit in (wide, full))
+    assert np.median(mine / theirs) > 1 - wide.posterior_.variance_error
+
+
+def few(n: int, d: int, rng: np.random.Generator) -> csr_array:
+    """Rows with three cells of either sign: many weights hang together by few rows, which no direction tells."""
+    return csr_array((rng.choice([-1.0, 1.0], 3 * n), (np.repeat(np.arange(n), 3), rng.integers(0, d, 3 * n))), (n, d))
+
+
+def test_rough_variances_are_told_by_one_warning(monkeypatch):
+    own = np.random.default_rng(5)
+    X = few(800, 400, own)
+    y = (X @ own.normal(size=400) + own.logistic(size=800) > 0).astype(int)
+    model = lambda: BayesianLogisticRegression(prior=Normal(scale=100.0))  # noqa: E731
+    with pytest.warns(ConvergenceWarning, match=r"variances.*posterior_\.variance_error.*tighter prior") as caught:
+        wide = both(monkeypatch, model, X, y, limits=DIRECTIONS[1:])[0]
+    assert len(caught) == 1 and wide.status_ is Status.VARIANCES_ROUGH
+    assert wide.posterior_.variance_error > VARIANCE_LIMIT
+
+
+def heavy_rows(classes: int) -> tuple:
+    """Sparse rows, each twice with labels of any kind, heavy, so that their leverage is nearly one; their mode."""
+    own = np.random.default_rng(2)
+    X = few(60, 50, own)[np.tile(np.arange(60), 2)]
+    y, weight = own.integers(0, max(classes, 2), 120), np.full(120, 100.0)
+    rows, shape = MemoryRows(X, y, weight, threads=1), WeightShape(50, classes, True)
+    frame = Frame.of(describe(rows), intercept=True, sparse=True)
+    likelihood = BernoulliLogit() if classes == 1 else Categorical(classes)
+    passes = RowPasses(likelihood, RowParts(rows, 50), frame, WidePrior.of(Normal(scale=1.0), shape, frame))
+    return passes, wide_mode(passes, np.zeros(passes.shape))
+
+
+@pytest.mark.parametrize("classes", [1, 3])
+def test_checked_rows_are_as_new(classes):
+    """A law: their variances are those of the matrix without them and without their copies."""
+    passes, mode = heavy_rows(classes)
+    checks = _exact(passes, mode, np.random.default_rng(0))[0]
+    Z, W = passes.whitened_rows(np.arange(120)), curvature_of(passes, mode.at, np.arange(120))
+    M, want = W.shape[1] * Z.shape[1], []
+    for z in checks.rows:
+        others = (np.abs(Z - z) > 1e-9).any(axis=1)
+        assert not others.all() and others.sum() <= 118
+        H = np.einsum("nkl,nd,ne->kdle", W[others], Z[others], Z[others]).reshape(M, M)
+        own = every_class(z[None], W.shape[1])
+        want.append(np.diag(own @ np.linalg.solve(np.eye(M) + H, own.T)))
+    np.testing.assert_allclose(checks.variance, determined(np.array(want)), rtol=10 * CHECK_TOL)
+
+
+def test_the_error_is_found_on_rows_that_had_no_part_in_the_choice():
+    passes, mode = heavy_rows(1)
+    checks, known = _exact(passes, mode, np.random.default_rng(0))[:2]
+    V, H = np.zeros((1, mode.diagonal.size)), mode.diagonal
+    found = _balanced(H, V, checks, known)
+    factor = np.where(np.arange(len(checks.rows)) % 2, 4.0, 1.0)
+    other = _balanced(H, V, checks._replace(variance=checks.variance / factor), known)
+    np.testing.assert_array_equal(other.diagonal, found.diagonal)
+    assert other.chosen_error == found.chosen_error and other.error > 2 * found.error
 
 
 @pytest.mark.parametrize("classes", [2, 3])

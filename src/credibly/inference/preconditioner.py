@@ -13,7 +13,7 @@ from credibly.data.source import Block
 from credibly.data.threads import single_threaded_blas
 from credibly.inference.curvature import Expanded, RowPasses, score_curvature
 from credibly.numerics.arrays import Array
-from credibly.numerics.conjugate_gradients import Solved, conjugate_gradients
+from credibly.numerics.conjugate_gradients import OwnTerm, Solved, conjugate_gradients
 from credibly.numerics.linalg import PSD, weighted_gram
 
 LARGEST_BLOCK = 2_000  # weights of a class: beyond that a block costs more than the steps that it saves
@@ -103,11 +103,16 @@ def preconditioner(passes: RowPasses, at: Expanded, diagonal: Array) -> Precondi
     return BlockPreconditioner([PSD.of(share * total + np.eye(D), "the preconditioner") for share in shares])
 
 
-def solved(passes: RowPasses, at: Expanded, near: Preconditioner, b: Array, tol: float | Array) -> Solved:
-    """(I + H)⁻¹b for vectors b (m, K·D), until bᵀ(I + H)⁻¹b is known to the relative accuracy `tol`."""
+def solved(
+    passes: RowPasses, at: Expanded, near: Preconditioner, b: Array, tol: float | Array, own: OwnTerm | None = None
+) -> Solved:
+    """(I + H)⁻¹b for vectors b (m, K·D), until bᵀ(I + H)⁻¹b is known to the relative accuracy `tol`.
+
+    `own` is what is added to H for single ones of them.
+    """
 
     def apply(v: Array) -> Array:
         return v + passes.product(at, v.reshape(-1, *passes.shape)).reshape(v.shape)
 
     with single_threaded_blas():  # else its threads would still be spinning when ours walk over the rows
-        return conjugate_gradients(apply, b, near.solve, tol=tol, most=MOST_PRODUCTS)
+        return conjugate_gradients(apply, b, near.solve, tol=tol, most=MOST_PRODUCTS, own=own)

@@ -18,6 +18,7 @@ from scipy.linalg import eigh_tridiagonal
 from credibly.numerics.arrays import AnyArray, Array
 
 Operator = Callable[[Array], Array]
+OwnTerm = Callable[[Array, AnyArray], Array]  # of vectors, and of the right-hand sides that they belong to
 
 
 class Solved(NamedTuple):
@@ -59,11 +60,18 @@ def _first_log(alpha: Array, beta: Array) -> float:
 
 
 def conjugate_gradients(
-    apply: Operator, b: Array, precondition: Operator | None = None, *, tol: float | Array, most: int
+    apply: Operator,
+    b: Array,
+    precondition: Operator | None = None,
+    *,
+    tol: float | Array,
+    most: int,
+    own: OwnTerm | None = None,
 ) -> Solved:
     """Solve A x = b until bᵀx = bᵀA⁻¹b is known to the relative accuracy `tol`, or `most` steps were taken.
 
-    `tol` may be one for every right-hand side; A is applied to those only that are not done.
+    `tol` may be one for every right-hand side; A is applied to those only that are not done. Every right-hand side may
+    have a matrix A of its own: `own` says what it adds to the product with the common one.
     bᵀx rises with every step; k steps of which the last adds the share s are enough when k·s ≤ tol. A small residual
     would not do: where A is ill-conditioned, most of bᵀA⁻¹b may lie in what the residual hardly shows.
 
@@ -88,7 +96,7 @@ def conjugate_gradients(
     for step in range(1, most + 1):
         if not live.size:
             break
-        Ap = apply(p)
+        Ap = apply(p) if own is None else apply(p) + own(p, live)
         alpha = rz / np.einsum("ij,ij->i", p, Ap)
         part += alpha[:, None] * p
         r -= alpha[:, None] * Ap
