@@ -18,7 +18,7 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array, hstack, vstack
 from scipy.special import ndtr, ndtri
 
-from credibly.data.threads import blas_threads
+from credibly.data.threads import blas_threads, single_threaded_blas
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.frame import Frame
 from credibly.numerics.arrays import Array
@@ -302,7 +302,8 @@ def _root(posterior: WeightPosterior) -> Array:
 
 def _wide_std(q: WideGaussian, frame: Frame, *, centred: bool) -> Array:
     """Standard deviations of the weights in data units, (M,), less the mean over classes where `centred`."""
-    cov = q.precision.row_covariances(_weight_rows(frame))
+    with single_threaded_blas():  # many small products, for which its threads cost far more than they bring
+        cov = q.precision.row_covariances(_weight_rows(frame))
     own = np.einsum("dkk->dk", cov)
     if centred:
         own = own - 2 * cov.mean(axis=1) + cov.mean(axis=(1, 2))[:, None]

@@ -81,6 +81,11 @@ class Arrow:
         return np.asarray(squared @ weight - 2 * last * (Z @ lean) + last**2 * (lean @ self.last) + far)
 
     @property
+    def n_dense(self) -> int:
+        """How many columns of sparse rows are dense after whitening."""
+        return int(self._far.sum())
+
+    @property
     def _far(self) -> AnyArray:
         """Columns whose mean is farther from zero than their spread.
 

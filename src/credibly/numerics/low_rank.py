@@ -163,7 +163,8 @@ class WidePrecision(Definite):
     def row_covariances(self, Z: DesignMatrix) -> Array:
         """Covariance of the K scores of every row of Z, (n, K, K)."""
         K, D = self.low.root.shape
-        size = max(1, BLOCK_NUMBERS // max(K * len(self.low.core.factor), D))
+        held = D if isinstance(Z, np.ndarray) else self.low.arrow.n_dense  # of a row while it is whitened
+        size = max(1, BLOCK_NUMBERS // max(K * len(self.low.core.factor), held))
         parts = [self.low.covariances(Z[start : start + size]) for start in range(0, Z.shape[0], size)]
         return np.concatenate(parts) if parts else np.empty((0, K, K))
 
