@@ -92,7 +92,11 @@ def test_kernels_walk_dense_rows_only(likelihood: Any, monkeypatch: pytest.Monke
     assert kind is not None
     W = np.zeros((3 if kind == "softmax" else 1, D + 1))
     assert compiled_pays(kind, rows, W)
-    assert not compiled_pays(kind, rows, np.zeros((len(W), 1000)))
+    wide = np.zeros((len(W), 600))
+    assert not compiled_pays(kind, rows, wide)
+    assert compiled_pays(kind, rows, wide, gradient=True) == (kind != "softmax")  # it reads rows where they lie,
+    turned = MemoryRows(np.asfortranarray(rows.X), rows.y)
+    assert not compiled_pays(kind, turned, wide, gradient=True)  # not columns
     assert not compiled_pays(kind, rows, np.zeros((500, D + 1)))  # 124,750 pairs of classes
     assert not compiled_pays(kind, MemoryRows(csr_array(rows.X), rows.y), W)
     shifted = MemoryRows(rows.X, rows.y, offset=np.ones(N))

@@ -363,3 +363,10 @@ def test_what_is_not_finite_shows_in_the_mean(bad, order):
     X = np.ones((300, 3), order=order)
     X[137, 1] = bad
     assert np.isfinite(fused.describe(X)[0]).tolist() == [True, False, True]
+
+
+@scalar_kinds
+@pytest.mark.parametrize("d", [257, 600])
+def test_wide_rows_are_read_where_they_lie(kind, d):
+    for b in (5, 8, 43):
+        check(problem(kind, b, d, weighted=True))

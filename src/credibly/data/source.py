@@ -25,6 +25,7 @@ from credibly.numerics.linalg import DesignMatrix, is_sparse
 CACHED_NUMBERS = 64_000  # numbers in a block: half a megabyte, which fits the second-level cache
 COPIED_NUMBERS = 8_000_000  # numbers in a table that may be held a second time, transformed: 64 megabytes
 SPARSE_SHARE = 16  # non-zeros in a block of sparse rows, for each column
+ROWS_PER_COLUMN, WIDE_NUMBERS = 2, 500_000  # of a block with many columns, whose d² sums are to be added to others'
 FEWEST_ROWS = 256  # below that a product of a block with its transpose is all overhead
 WORTH_THREADS = 200_000  # numbers in a table: below that a pass is faster than handing out blocks
 
@@ -305,7 +306,8 @@ def block_cuts(shape: tuple[int, ...], block_rows: int | None, stored: int | Non
     if stored is not None:  # what a block of sparse rows adds up to has a number for every column
         largest = block_rows or max(FEWEST_ROWS, n * max(CACHED_NUMBERS, SPARSE_SHARE * d) // max(1, stored))
     else:
-        largest = block_rows or (n if n * d < WORTH_THREADS else max(FEWEST_ROWS, CACHED_NUMBERS // d))
+        many = max(FEWEST_ROWS, CACHED_NUMBERS // d, min(ROWS_PER_COLUMN * d, WIDE_NUMBERS // d))
+        largest = block_rows or (n if n * d < WORTH_THREADS else many)
     if n <= largest:
         return [slice(0, n)]
     ends = np.linspace(0, n, -(-n // largest) + 1).astype(int).tolist()

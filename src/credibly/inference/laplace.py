@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.data.source import Block, MemoryRows
-from credibly.inference.objective import Objective
+from credibly.inference.objective import MOST_FUSED_COLUMNS, Objective
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
@@ -24,10 +24,9 @@ SAMPLE_GROWTH = (4, 16)  # and so many times more rows where
 HONEST = 3  # nats of loss for each weight are not left in the sample: a weight takes half a nat off its own rows
 SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left
 SAMPLE_STEPS = 30
-HESSIAN_BASE, COLUMNS_PER_PASS = (
-    2.2,
-    60,
-)  # a pass with a Gram matrix, in passes with the gradient alone: more with columns
+HESSIAN_BASE = 2.2  # what a pass with a Gram matrix costs, in passes with the gradient alone,
+COLUMNS_PER_PASS = 60  # and columns that make it dearer by one more;
+WIDE_COLUMNS_PER_PASS = 25  # the same where gradients are compiled and Gram matrices are not
 READING = 10.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
 UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
@@ -81,7 +80,8 @@ def hessian_cost(objective: Objective, n_weights: int) -> float:
     A weighted Gram matrix for every two classes; for rows that are not in memory, reading costs more than either.
     """
     K, d = len(objective.contrast), n_weights / objective.contrast.shape[1]
-    in_memory = HESSIAN_BASE + max(1, K * (K - 1) // 2) * d / COLUMNS_PER_PASS
+    columns = COLUMNS_PER_PASS if K > 1 or d <= MOST_FUSED_COLUMNS else WIDE_COLUMNS_PER_PASS
+    in_memory = HESSIAN_BASE + max(1, K * (K - 1) // 2) * d / columns
     reading = 0.0 if isinstance(objective.rows, MemoryRows) else READING
     return float(reading + in_memory) / (reading + 1)
 

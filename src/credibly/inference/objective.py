@@ -220,11 +220,19 @@ def _(likelihood: FamilyLikelihood) -> str | None:
     return "poisson" if isinstance(family, Poisson) and isinstance(likelihood.link, Log) else None
 
 
-def compiled_pays(kind: str, rows: Rows, W: Array) -> bool:
+def read_in_place(kind: str, rows: Rows) -> bool:
+    """Whether a compiled gradient makes no tiles of these rows, so that any number of columns will do."""
+    if kind == fused.SOFTMAX or not isinstance(rows, MemoryRows):
+        return False
+    return isinstance(rows.X, np.ndarray) and bool(rows.X.flags.c_contiguous)
+
+
+def compiled_pays(kind: str, rows: Rows, W: Array, *, gradient: bool = False) -> bool:
     """Whether the compiled kernel can walk these rows, and is worth it."""
     with_offset = isinstance(rows, MemoryRows) and not is_sparse(rows.X)  # kernels of one score add offsets
     dense = rows.plain or (with_offset and kind != fused.SOFTMAX)
-    small = W.shape[1] <= MOST_FUSED_COLUMNS and W.size <= MOST_FUSED_WEIGHTS
+    narrow = W.shape[1] <= MOST_FUSED_COLUMNS or (gradient and read_in_place(kind, rows))
+    small = narrow and W.size <= MOST_FUSED_WEIGHTS
     return dense and small and fused.pays(kind, rows.n_rows * W.size)
 
 
@@ -322,7 +330,8 @@ class Objective:
     def _walk(self, compiled: Callable[..., Sums], generic: Callable[..., Sums], W: Array) -> Sums:
         """A sum over rows by a compiled kernel, where the likelihood has one and it pays, else by NumPy."""
         kind, raw = compiled_kind(self.likelihood), self.raw
-        if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W):
+        gradient = compiled is _fused_gradient  # which may read wide rows where they lie
+        if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W, gradient=gradient):
             return raw.rows.sum(partial(compiled, kind=kind, frame=raw.frame, W=W), add)
         return self.rows.sum(partial(generic, likelihood=self.likelihood, W=W), add)
 
