@@ -167,7 +167,8 @@ Passes of one fit over the rows, each with their number and the milliseconds of 
 columns, which also finds what is not finite; the *sample*, its Newton steps included; *gradients* of all rows;
 *Hessians* of all rows. The *rest* is what scikit-learn checks, labels, the prior, factorisations and the covariance.
 Beside them one read of the table (`X @ w`) and BLAS's `dsyrk`, on as many threads as BLAS takes. A well-conditioned
-problem costs `lbfgs` some ten iterations, each of which reads the table twice: that is where a ratio ends.
+problem costs `lbfgs` some ten iterations, each of which reads the table twice: that is where a ratio ends. Here fits
+follow one another; in the comparison each comes after the others and a pause, and finds nothing in the cache.
 """
 
 
