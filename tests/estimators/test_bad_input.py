@@ -373,7 +373,7 @@ def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypat
         return plain(*arguments, **options)
 
     monkeypatch.setattr(objective, "_generic", block)
-    monkeypatch.setattr(objective, "compiled_pays", lambda *sizes: False)
+    monkeypatch.setattr(objective, "compiled_pays", lambda *sizes, **options: False)
     with pytest.raises(KeyboardInterrupt):
         model.fit(many, labels)
     assert walkers - {threading.main_thread()}
