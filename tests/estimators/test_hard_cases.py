@@ -7,7 +7,7 @@ from scipy.special import expit
 
 import credibly
 from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal, Status, separation
-from credibly.errors import ConvergenceWarning, InputError, SeparationError
+from credibly.errors import CollinearityError, ConvergenceWarning, InputError, SeparationError
 from credibly.inference import evidence
 
 LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
@@ -189,3 +189,38 @@ def test_a_search_for_scales_that_stops_on_a_slope_says_so(monkeypatch):
     X, y = rows_of(200, 3)
     with pytest.warns(ConvergenceWarning, match="evidence still rises"):
         assert LOGIT(prior="ard").fit(X, y).status_ is Status.SCALES_NOT_FOUND
+
+
+def large(n=40_000, d=20):
+    """So many rows that a sample of them is asked first whether the estimate is determined."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, (X[:, 0] - X[:, 1] + rng.logistic(size=n) > 0).astype(int)
+
+
+def test_many_rows_of_which_a_sample_shows_no_overlap_are_judged_by_all():
+    X, y = large()
+    X[:, 2] = 0.0
+    X[17, 2] = 1.0  # hardly any sample has this row, and it is the only one that says something of its column
+    with pytest.raises(SeparationError, match=r"quasi-complete.*'x2'.*predicts 1 of 40000 rows"):
+        BayesianLogisticRegression(prior=None).fit(X, y)
+    y = (X[:, 0] > 0).astype(int)
+    with pytest.raises(SeparationError, match=r"complete.*'x0'"):
+        BayesianLogisticRegression(prior=None).fit(X, y)
+
+
+def test_many_rows_with_dependent_columns_are_refused_by_name():
+    X, y = large()
+    X[:, 3] = X[:, 4] + 2 * X[:, 5]
+    with pytest.raises(CollinearityError, match=r"'x3', 'x4', 'x5' are linearly dependent"):
+        BayesianProbitRegression(prior=None).fit(X, y)
+
+
+def test_many_rows_that_a_strong_signal_nearly_separates_have_an_estimate():
+    X, _ = large()
+    y = (30 * X[:, 0] + np.random.default_rng(1).logistic(size=len(X)) > 0).astype(int)
+    model = BayesianLogisticRegression(prior=None).fit(X, y)
+    assert model.status_ is Status.CONVERGED
+    assert_allclose(model.coef_[0, 0], 30, rtol=0.2)
+    X0 = np.column_stack([X, np.ones(len(X))])
+    assert_allclose(X0.T @ (y - model.predict_proba(X)[:, 1]), 0, atol=1e-6)  # the score equation

@@ -98,6 +98,33 @@ def test_two_labels(likelihood, kind, most):
     assert PASSES["by sample"] <= most
 
 
+@pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliProbit()], ids=repr)
+def test_two_labels_under_a_flat_prior(likelihood):
+    objective = replace(problem(likelihood), prior=None)
+    found = laplace(objective, sampled_start(objective, np.zeros(D)))
+    assert PASSES["_generic"] <= 2
+    plain = newton(objective.expand, np.zeros(D))
+    assert found.solution.status is plain.status is Status.CONVERGED
+    assert_allclose(plain.local.hessian.factor.T @ (found.posterior.mean - plain.x), 0, atol=1e-9)
+
+
+def test_a_column_that_is_zero_in_every_sample_is_left_to_newton_under_a_flat_prior():
+    objective = replace(problem(BernoulliLogit()), prior=None)
+    Z, y = objective.rows.X, objective.rows.y
+    Z[:, 0] = 0.0
+    drawn = {tuple(row) for size in sample_sizes(objective, D) for row in _sampled(objective, size)}
+    rare = np.array([tuple(row) not in drawn for row in Z])
+    assert np.unique(y[rare]).size == 2
+    Z[rare, 0] = np.random.default_rng(0).normal(size=rare.sum())
+    agreed = laplace(objective, sampled_start(objective, np.zeros(D)))
+    assert agreed.solution.status is Status.CONVERGED
+    assert_allclose(agreed.posterior.mean, newton(objective.expand, np.zeros(D)).x, rtol=0, atol=1e-9)
+
+
+def _sampled(objective, size):
+    return objective.sample(np.random.default_rng(0), size).rows.X
+
+
 @pytest.mark.parametrize(
     "likelihood", [BernoulliCloglog(), FamilyLikelihood(Poisson(), Log()), FamilyLikelihood(Gamma(), Log())], ids=repr
 )
@@ -185,9 +212,9 @@ def test_a_score_too_large_for_an_exponential_sends_the_search_back():
         partial(problem, BernoulliLogit(), n=500),
         partial(problem, BernoulliLogit(), n=40_000, d=5),
         partial(problem, BernoulliCauchit()),
-        lambda: replace(problem(BernoulliLogit()), prior=None),
+        lambda: replace(problem(FamilyLikelihood(Poisson(), Log())), prior=None),
     ],
-    ids=["few rows", "few numbers", "not log-concave", "flat prior"],
+    ids=["few rows", "few numbers", "not log-concave", "counts under a flat prior"],
 )
 def test_plain_newton_does_the_rest(objective):
     objective = objective()

@@ -134,7 +134,7 @@ def _separated(table: Array, codes: Codes, intercept: bool) -> tuple[Array, AnyA
     B = _one_column(table, codes) if intercept else None
     if B is not None:
         return B, ~overlapping[1]
-    if _few_rows_prove_overlap(table, codes, intercept):
+    if few_rows_prove_overlap(table, codes, intercept):
         return overlapping
     rows = _Rows.of(table, intercept)
     pairs = Pairs.of(rows.Q, codes, n_classes)
@@ -146,7 +146,7 @@ def _separated(table: Array, codes: Codes, intercept: bool) -> tuple[Array, AnyA
     )
 
 
-def _few_rows_prove_overlap(table: Array, codes: Codes, intercept: bool) -> bool:
+def few_rows_prove_overlap(table: Array, codes: Codes, intercept: bool) -> bool:
     """The cheap test: if some rows overlap and no column is dependent among them, then no direction separates all."""
     shape = int(codes.max()), table.shape[1] + intercept
     few = few_of_each_class(codes, shape)

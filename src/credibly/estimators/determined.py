@@ -4,7 +4,8 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from credibly.data.source import Block, add
+from credibly.data.source import Block, MemoryRows, Rows, add
+from credibly.data.threads import single_threaded_blas
 from credibly.errors import CollinearityError, SeparationError
 from credibly.estimators.problem import Learnt, Problem
 from credibly.estimators.validation import named
@@ -23,6 +24,8 @@ UNLIKELY, NEARLY_IMPOSSIBLE = 1e-2, 1e-5  # fitted probabilities that raise the 
 SMALL_TABLE = 500_000  # numbers in a table for which a proof takes some hundredths of a second
 LEVEL = 1e-4  # nats: by less than that a likelihood falls only on a plateau when all weights double
 SINGULAR = 1e-13  # of the largest eigenvalue: rounding of a Gram matrix
+ROWS_PER_WEIGHT = 40  # of a sample that is asked first: what it determines, all rows determine,
+SURE = 1e-8  # if its Gram matrix is that far from singular
 
 
 def may_be_separated(problem: Problem, learnt: Learnt) -> bool:
@@ -36,9 +39,18 @@ def may_be_separated(problem: Problem, learnt: Learnt) -> bool:
     suspicion, likelihood = UNLIKELY if small else NEARLY_IMPOSSIBLE, problem.likelihood
     if isinstance(likelihood, FamilyLikelihood):
         return bool(problem.rows.map(lambda rows: _least_mean(likelihood, scores(rows, W))).min() < suspicion)
-    predictive = predictive_of(true_likelihood(likelihood))
-    proba = problem.rows.map(lambda rows: predictive.proba(np.asarray(rows.X @ W.T)))
+    f = _raw_scores(problem, W)
+    if f.shape[1] == 1 and not small:  # probabilities of two classes are least where scores are largest or smallest
+        f = np.array([f.min(axis=0), f.max(axis=0)])
+    proba = predictive_of(true_likelihood(likelihood)).proba(f)
     return bool(proba.min() < suspicion) and not (small and _overlap(problem, proba))
+
+
+def _raw_scores(problem: Problem, W: Array) -> Array:
+    """Scores of weights in the frame (K, D) without making a design of all rows, (n, K): good for a suspicion."""
+    w, d = problem.frame.to_data(W), problem.shape.n_features
+    intercept = w[:, -1] if problem.shape.intercept else 0.0
+    return problem.raw.map(lambda rows: np.asarray(rows.X @ w[:, :d].T + intercept))
 
 
 def refuse_infinite(problem: Problem, learnt: Learnt) -> None:
@@ -100,12 +112,14 @@ class Labelled(NamedTuple):
     row: Codes
 
 
-def _labels(likelihood: AnyLikelihood, Z: Array, y: AnyArray) -> Labelled | None:
-    """Rows and labels whose separation is that of the problem; None where there is no such thing.
+def _labels(likelihood: AnyLikelihood, rows: Rows) -> Labelled | None:
+    """Rows and labels whose separation is that of the rows that count; None where there is no such thing.
 
     A proportion between 0 and 1 is a row of either class. A positive count holds its score where it is, as a row of
     either class does; a count of zero lets it fall.
     """
+    counted = rows.map(lambda block: block.weights) > 0
+    Z, y = rows.map(_dense)[counted], rows.map(lambda block: block.y)[counted]
     if not isinstance(likelihood, FamilyLikelihood):
         return Labelled(Z, y, np.arange(len(y)))
     if isinstance(likelihood.family, Proportions) and likelihood.link.threshold is not None:
@@ -123,18 +137,37 @@ def refuse_collinear(problem: Problem) -> None:
     if problem.rows.n_rows < problem.shape.per_output:
         _refuse_dependent(problem, [])
     refuse_wide(problem)
+    few = _few(problem)
+    if few is not None:
+        values = np.linalg.eigvalsh(_gram(few))
+        if values[0] > SURE * values[-1]:
+            return
+    values, vectors = np.linalg.eigh(_gram(problem.rows))
+    null = vectors[:, values <= SINGULAR * values[-1]]
+    if null.size:
+        labels = [*problem.names, "the intercept"][: problem.shape.per_output]
+        tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
+        _refuse_dependent(problem, tied)
+
+
+def _few(problem: Problem) -> MemoryRows | None:
+    """Some rows of a large table in memory, of every class: they settle most questions about all rows for less."""
+    n_classes = 0 if isinstance(problem.likelihood, FamilyLikelihood) else max(2, n_outputs(problem.likelihood))
+    size = ROWS_PER_WEIGHT * problem.shape.per_output * max(1, n_classes)
+    if not isinstance(problem.rows, MemoryRows) or problem.rows.n_rows < 4 * size:
+        return None
+    return problem.rows.sample(np.random.default_rng(0), size, n_classes)
+
+
+def _gram(rows: Rows) -> Array:
+    """ZᵀZ of the rows that count."""
 
     def block(rows: Block) -> tuple[Array | float, ...]:
         Z = rows.X if rows.weight is None else rows.X[rows.weight > 0]
         gram = Z.T @ Z
         return (gram if isinstance(gram, np.ndarray) else gram.toarray(),)
 
-    values, vectors = np.linalg.eigh(problem.rows.sum(block, add)[0])
-    null = vectors[:, values <= SINGULAR * values[-1]]
-    if null.size:
-        labels = [*problem.names, "the intercept"][: problem.shape.per_output]
-        tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
-        _refuse_dependent(problem, tied)
+    return np.asarray(rows.sum(block, add)[0])
 
 
 def _refuse_dependent(problem: Problem, tied: list[str]) -> NoReturn:
@@ -159,10 +192,10 @@ def refuse_separated(problem: Problem) -> None:
     """Raise if the classes are separated: then the estimate is infinite, whatever an optimiser returns."""
     from credibly.diagnostics.separation import separation
 
-    counted = problem.rows.map(lambda rows: rows.weights) > 0
-    labelled = _labels(
-        problem.likelihood, problem.rows.map(_dense)[counted], problem.rows.map(lambda rows: rows.y)[counted]
-    )
+    few = _few(problem)
+    if few is not None and _surely_overlap(problem, few):
+        return
+    labelled = _labels(problem.likelihood, problem.rows)
     if labelled is None:
         return
     Z, y, row = labelled
@@ -188,6 +221,17 @@ def refuse_separated(problem: Problem) -> None:
             f"estimate is infinite. Use a prior: "
             'prior="empirical", or Normal(scale=2.5).'
         )
+
+
+def _surely_overlap(problem: Problem, few: MemoryRows) -> bool:
+    """Whether some rows prove that no direction separates the classes, so that none separates all rows."""
+    from credibly.diagnostics.separation import few_rows_prove_overlap
+
+    labelled, shape = _labels(problem.likelihood, few), problem.shape
+    if labelled is None or len(np.unique(labelled.y)) < max(2, n_outputs(problem.likelihood)):
+        return False
+    with single_threaded_blas():
+        return few_rows_prove_overlap(labelled.Z[:, : shape.n_features], labelled.y.astype(np.intp), shape.intercept)
 
 
 def _dense(rows: Block) -> Array:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.data.source import Block, MemoryRows
+from credibly.errors import NotPositiveDefinite
 from credibly.inference.objective import MOST_FUSED_COLUMNS, Objective
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Likelihood
@@ -103,7 +104,8 @@ def sampled_start(objective: Objective, start: Array) -> Start | Array:
     """A point near the mode, and a matrix near the Hessian there, from a sample of many rows.
 
     The mode of a sample is some standard deviations away, and its Hessian some per cent off: gradients of all rows do
-    the rest. Few rows, a flat prior (under which rows may be separated) and what is not log-concave are left to Newton.
+    the rest. Few rows, counts under a flat prior (zeros may be separated, and no loss tells) and what is not
+    log-concave are left to Newton.
     """
     x, n = start, objective.rows.n_rows
     for size in sample_sizes(objective, start.size):
@@ -114,6 +116,8 @@ def sampled_start(objective: Objective, start: Array) -> Start | Array:
             found = newton(watched.expand, x, tol=SAMPLE_CARE * distance, max_steps=SAMPLE_STEPS)
         except _OverfittedSample:
             x = watched.x
+            continue
+        except NotPositiveDefinite:  # a flat prior, and columns that are constant in the sample
             continue
         return Start(found.x, found.local.hessian, retreat=start)
     return x
@@ -127,12 +131,18 @@ def sample_sizes(objective: Objective, n_weights: int) -> list[int]:
     n, outputs = objective.rows.n_rows, objective.contrast.shape[1]
     needed = ROWS_PER_WEIGHT * n_weights // min(2, outputs)  # a row tells of two classes, or more
     few = n < UNCONFIRMED_FROM or n * n_weights < MANY_NUMBERS or n < needed
-    if few or objective.prior is None or not objective.log_concave:
+    unwatched = objective.prior is None and not _labels(objective)
+    if few or unwatched or not objective.log_concave:
         return []
     most = min(n // 2, max(needed, MOST_NUMBERS * outputs // n_weights))
     size = min(most, max(needed, n // SAMPLE_SHARE))
     larger = isinstance(objective.rows, MemoryRows)
     return sorted({size, *(min(most, size * grown) for grown in SAMPLE_GROWTH if larger)})
+
+
+def _labels(objective: Objective) -> bool:
+    """Whether a loss of nothing means that every row is fitted without error."""
+    return not isinstance(objective.likelihood, Likelihood) or objective.likelihood.two_labels
 
 
 class _OverfittedSample(Exception):
@@ -143,8 +153,7 @@ class _Watched:
     """The objective of a sample, which stops the search where labels are fitted so well that it cannot be true."""
 
     def __init__(self, sample: Objective, x: Array, least_loss: float) -> None:
-        labels = not isinstance(sample.likelihood, Likelihood) or sample.likelihood.two_labels
-        self.sample, self.x, self.least_loss = sample, x, least_loss if labels else -np.inf
+        self.sample, self.x, self.least_loss = sample, x, least_loss if _labels(sample) else -np.inf
 
     def expand(self, x: Array) -> Local:
         """As the sample's own."""
