@@ -28,6 +28,7 @@ from credibly.inference.wide_prior import WidePrior
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import DesignMatrix
+from credibly.numerics.sparse_views import rows_view, transposed
 
 BLOCK_NUMBERS = 1_000_000  # of a dense block
 PARTS_PER_THREAD = 2  # of a sparse table: every part returns a vector of all weights
@@ -57,11 +58,15 @@ class RowParts:
     def each(self, block: Callable[[Block, slice], Result]) -> list[Result]:
         """A function of every part and of its place among the rows, on threads."""
         with single_threaded_blas():
-            return list(in_order(lambda i: block(self.blocks[i], self.cuts[i]), range(len(self.cuts)), self.threads))
+            return list(self._walk(block))
 
     def sum(self, block: Callable[[Block, slice], Arrays]) -> Arrays:
-        """The same, added up."""
-        return reduce(_add, self.each(block))
+        """The same, added up as it comes."""
+        with single_threaded_blas():
+            return reduce(_add, self._walk(block))
+
+    def _walk(self, block: Callable[[Block, slice], Result]) -> Iterator[Result]:
+        return in_order(lambda i: block(self.blocks[i], self.cuts[i]), range(len(self.cuts)), self.threads)
 
 
 class RowPasses:
@@ -204,10 +209,8 @@ def _parts(rows: Rows, threads: int, n_columns: int) -> Iterator[Block]:
     X = rows.X
     ends = np.linspace(0, rows.n_rows, PARTS_PER_THREAD * threads + 1).astype(int).tolist()
     for start, end in pairwise(ends):
-        a, b = X.indptr[start], X.indptr[end]
-        part = csr_array((X.data[a:b], X.indices[a:b], X.indptr[start : end + 1] - a), (end - start, X.shape[1]))
         weight, offset = (None if held is None else held[start:end] for held in (rows.weight, rows.offset))
-        yield Block(part, rows.y[start:end], weight, offset)
+        yield Block(rows_view(X, start, end), rows.y[start:end], weight, offset)
 
 
 def _scores(part: Block, slopes: Array, intercept: Array) -> Array:
@@ -218,8 +221,8 @@ def _scores(part: Block, slopes: Array, intercept: Array) -> Array:
 
 def _pull(part: Block, grad: Array) -> Arrays:
     if grad.shape[1] == 1:
-        return np.asarray(part.X.T @ grad[:, 0])[:, None], grad.sum(axis=0)
-    return np.asarray(part.X.T @ grad), grad.sum(axis=0)
+        return np.asarray(transposed(part.X) @ grad[:, 0])[:, None], grad.sum(axis=0)
+    return np.asarray(transposed(part.X) @ grad), grad.sum(axis=0)
 
 
 def _second_moments(X: DesignMatrix, c: Array, point: Array) -> Arrays:

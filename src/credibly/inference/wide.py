@@ -23,6 +23,7 @@ from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.conjugate_gradients import OwnTerm
 from credibly.numerics.low_rank import ChosenDirections, WidePrecision
 from credibly.numerics.newton import ARMIJO, HALVINGS, Local, Solution, Status, rounding
+from credibly.numerics.sparse_views import transposed
 
 GOAL = 1e-5  # squared decrement: the mode to three thousandths of a posterior standard deviation
 FAR = 1e-3  # of the objective: squared decrements above that gain nothing from an exact step
@@ -195,7 +196,7 @@ def _anchors(passes: RowPasses, mode: WideMode) -> Array:
     K, D = passes.shape
     weights = np.column_stack([mode.at.weight, score_curvature(passes, mode.at).mean(axis=1)])
     weights = weights[:, weights.any(axis=0)]
-    total = passes.parts.sum(lambda part, cut: (np.asarray(part.X.T @ weights[cut]),))[0]
+    total = passes.parts.sum(lambda part, cut: (np.asarray(transposed(part.X) @ weights[cut]),))[0]
     Phi = (total / weights.sum(axis=0)).T
     if passes.frame.intercept:
         Phi = np.vstack([np.eye(1, D, D - 1), np.column_stack([Phi, np.ones(len(Phi))])])
