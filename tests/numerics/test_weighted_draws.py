@@ -290,7 +290,7 @@ def test_few_draws_are_not_thinned():
 
 
 def test_a_tail_that_spans_all_numbers_is_left_as_arviz_has_it():
-    """Fifty draws carry everything; the first of the tail is e^-700 of them, where a quantile function has no digits."""
+    """Fifty draws carry everything; the first of the tail is e^-700 of them, out of reach of a quantile function."""
     smoothed = pareto_smoothed(np.r_[-0.01 * np.arange(50), -np.linspace(610.0, 5000.0, 950)])
     assert smoothed.khat > 1.0
     assert_allclose(smoothed.log_shares, smoothed.log_weights, rtol=1e-12)
