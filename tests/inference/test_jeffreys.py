@@ -32,7 +32,9 @@ def test_the_penalised_likelihood_and_its_derivatives_are_those_of_one_more_row(
         assert_allclose(here.value, value, rtol=1e-14)
         assert_allclose(here.grad, [N * p - K - 0.5 * (1 - 2 * p)], rtol=1e-12, atol=1e-14)
     assert_allclose(by_scoring.hessian.matrix, [[N * p * (1 - p)]], rtol=1e-13)
-    assert_allclose(by_differences.hessian.matrix, [[(N + 1) * p * (1 - p)]], rtol=1e-7)  # steps of 1e-4 standard deviations
+    assert_allclose(
+        by_differences.hessian.matrix, [[(N + 1) * p * (1 - p)]], rtol=1e-7
+    )  # steps of 1e-4 standard deviations
     assert (by_scoring.exact, by_differences.exact, by_differences.replaced) == (False, True, False)
 
 
