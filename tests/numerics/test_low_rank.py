@@ -74,6 +74,7 @@ def test_it_answers_as_the_matrix(case):
     M = len(matrix)
     b = rng.normal(size=(M, 2))
     np.testing.assert_allclose(held.matrix, matrix, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(held.factor, np.linalg.cholesky(matrix), rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(held.times(b.T).T, matrix @ b, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(held.solve(b), np.linalg.solve(matrix, b), rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(held.solve(b[:, 0]), held.solve(b)[:, 0], rtol=1e-13)
