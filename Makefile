@@ -11,6 +11,7 @@ PYTEST_ARGS ?= -n auto
 .NOTPARALLEL:            # two pips in one environment would fight
 .DELETE_ON_ERROR:
 .PHONY: help demo test test-slow check format bench bench-full docs clean distclean force
+.PHONY: coverage
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -95,12 +96,18 @@ bench: $(BENCH)  ## credibly against its peers, some ten minutes; writes docs/be
 bench-full: $(BENCH)  ## … all shapes and all peers: hours, on a machine that does nothing else
 	$(BENCH_RUN) -m benchmarks full $(BENCH_ARGS)
 
+coverage: $(DEV)  ## lines and branches that the tests reach in the rooms that compute numbers; fails below 95 %
+	@rm -f .coverage .coverage.*
+	NUMBA_CACHE_DIR=$$(mktemp -d) $(RUN) -m pytest tests src $(PYTEST_ARGS) --cov --cov-report=  # compiles: seen, too
+	$(RUN) -m coverage report --skip-covered --show-missing
+	$(RUN) -m coverage json -q -o - | $(RUN) tests/coverage_by_room.py
+
 docs: $(DOCS)  ## the guide and the API reference, into docs/_build/html
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html
 	@echo 'open docs/_build/html/index.html'
 
 clean:  ## remove what the other targets made, but for the environment
-	rm -rf build dist docs/_build docs/api/generated demo-report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist docs/_build docs/api/generated demo-report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## … and the environment too

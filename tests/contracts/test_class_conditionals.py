@@ -1379,6 +1379,15 @@ def test_natural_parameters_of_a_normal_column_go_with_x_and_its_square():
     assert_allclose(density.log_density(x), -0.5 * np.log(2 * np.pi) + log_g + exponent, rtol=1e-12)
 
 
+def test_natural_parameters_of_a_categorical_column_go_with_the_indicators_of_its_levels():
+    x = np.array([[0.0], [2.0], [2.0], [1.0]])
+    family = Categorical((3,))
+    density = family.plug_in(family.summarise(x, np.zeros(4, dtype=int), None, 1), MAXIMUM_LIKELIHOOD)
+    indicators = np.eye(3)[x[:, 0].astype(int)]
+    assert_allclose(density.log_density(x), indicators @ density.natural().T, rtol=1e-15)
+    assert_allclose(np.exp(density.natural()), [[0.25, 0.25, 0.5]], rtol=1e-15)
+
+
 def test_natural_parameters_that_are_not_finite_are_refused():
     x = np.zeros((3, 1))
     density = Poisson().plug_in(Poisson().summarise(x, np.zeros(3, dtype=int), None, 1), MAXIMUM_LIKELIHOOD)

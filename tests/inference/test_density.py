@@ -362,6 +362,12 @@ def test_functions_that_take_complex_numbers_but_are_not_analytic():
     assert_allclose([q.mean[0], q.cov[0, 0]], [0, 1], atol=1e-8)
 
 
+def test_what_complex_steps_do_not_see_is_found_by_differences():
+    """Beyond one the last term is not analytic: complex steps climb to 3, where they are found out."""
+    q = laplace_approximation(lambda z: -0.5 * (z[0] - 3) ** 2 + 1e-3 * (z[0] if z[0].real < 1 else z[0].real), 0.0)
+    assert_allclose([q.mean[0], q.cov[0, 0]], [3.001, 1], rtol=1e-8)
+
+
 def test_a_function_may_change_its_argument():
     def log_density(z):
         z -= 3
@@ -455,6 +461,12 @@ def test_of_several_starts_the_heaviest_mode_is_kept():
     assert q.status == "Converged. 2 modes were found; the heaviest is kept."
 
 
+def test_starts_outside_the_support_are_passed_over():
+    q = laplace_approximation(lambda z: -0.5 * z[0] ** 2 if abs(z[0]) < 2 else -np.inf, 0.5, modes=2, random_state=0)
+    assert_allclose([q.mean[0], q.cov[0, 0]], [0, 1], atol=1e-8)
+    assert "only 1 of the 2 modes asked for was found in 21 searches" in q.status
+
+
 def test_a_saddle_between_two_modes_is_passed_over():
     q = laplace_approximation(lambda z: -((z[0] ** 2 - 4) ** 2) / 8 - z[1] ** 2, [0.0, 1.0], modes=2, random_state=0)
     assert_allclose(sorted(mode.mean[0] for mode in q.modes), [-2, 2], rtol=1e-9)
@@ -505,6 +517,16 @@ def test_no_mode_is_an_error_that_names_the_direction(case, way):
     assert isinstance(caught.value, ValueError) and isinstance(caught.value, CrediblyError)
     unit = np.array(direction) / np.linalg.norm(direction)
     assert_allclose(abs(caught.value.direction @ unit), 1, rtol=1e-2)
+
+
+def test_a_density_that_is_infinite_on_the_way_is_unbounded():
+    with pytest.raises(NoModeError, match=r"\+inf at z = .* along z\[0\]: it is unbounded"):
+        laplace_approximation(lambda z: 5 * z[0] - 0.5 * z[0] ** 2 if z[0].real < 4 else np.inf, 0.0)
+
+
+def test_a_point_without_neighbours_has_no_derivatives():
+    with pytest.raises(NoModeError, match=r"no finite derivatives at z = .*Start further inside its support"):
+        laplace_approximation(lambda z: 0.0 if z[0] == 0 else -np.inf, 0.0)
 
 
 def test_given_second_derivatives_do_not_hide_a_saddle():

@@ -7,6 +7,7 @@ from scipy.integrate import quad
 from scipy.special import expit, ndtr
 from scipy.stats import multivariate_normal, norm
 
+from credibly.errors import NotPositiveDefinite
 from credibly.inference.ep import (
     SiteLatents,
     Sites,
@@ -16,6 +17,7 @@ from credibly.inference.ep import (
 )
 from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents
+from credibly.inference.sites import Pace, _all_at_once, _row_by_row
 from credibly.kernels import RBF, White
 from credibly.model.likelihoods import NormalMixture, threshold_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise
@@ -375,3 +377,46 @@ def test_opposite_labels_of_identical_rows_under_a_huge_variance(name):
     assert result.status is Status.CONVERGED
     assert abs(result.log_evidence - np.log(flat)) < 0.1
     assert_allclose(result.mean, 0.0, atol=1e-4)
+
+
+# --- sites that together make no Gaussian ----------------------------------------------------------------------------
+
+
+class Delicate:
+    """A state of one site that is a Gaussian only up to some precision of the site."""
+
+    def __init__(self, tau: float, most: float) -> None:
+        self.sites, self.most, self.variance = Sites(np.array([tau]), np.zeros(1)), most, np.ones(1)
+
+    def rebuilt(self, sites: Sites) -> "Delicate":
+        if sites.tau[0] > self.most:
+            raise NotPositiveDefinite("too much")
+        return Delicate(float(sites.tau[0]), self.most)
+
+    def row_by_row(self) -> "Delicate":
+        return self.rebuilt(Sites(np.ones(1), np.zeros(1)))
+
+
+GOAL = Sites(np.ones(1), np.zeros(1))
+
+
+@pytest.mark.parametrize(("most", "reached"), [(2.0, 1.0), (0.3, 0.25), (-1.0, 0.0)])
+def test_sites_go_half_as_far_until_they_make_a_gaussian(most, reached):
+    assert _all_at_once(Delicate(0.0, most), GOAL, Pace()).sites.tau == reached
+
+
+@pytest.mark.parametrize(("most", "reached"), [(2.0, 1.0), (0.3, 0.0)])
+def test_a_sweep_row_by_row_that_ends_in_no_gaussian_is_not_taken(most, reached):
+    assert _row_by_row(Delicate(0.0, most)).sites.tau == reached
+
+
+def test_a_mixture_of_sweeps_that_makes_no_gaussian_is_forgotten():
+    pace = Pace()
+    for _ in range(10):
+        pace.heed(1e-9)
+    assert pace.mixes
+    pace.mixing.next_point = lambda x, gap, scale, step: x + 5.0
+    forgotten = []
+    pace.mixing.forget = lambda: forgotten.append(True)
+    assert _all_at_once(Delicate(0.0, 2.0), GOAL, pace).sites.tau == 1.0
+    assert forgotten

@@ -1,5 +1,7 @@
 """Hypotheses as they are read, Wald's formula, sandwiches, and profiles where they are known exactly."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -288,6 +290,53 @@ def test_a_wall_on_the_way_is_walked_up_to():
     assert_allclose(
         Profile(expand, cut_by_plane(expand), best, np.ones(1)).limit(z, 1), np.sqrt(-np.expm1(-(z**2) / 2)), rtol=1e-9
     )
+
+
+def steep(u):
+    """½u² + ¼u⁴."""
+    return Local(float(u @ u / 2 + u @ u**3 / 4), u + u**3, PSD(np.diag(np.sqrt(1 + 3 * u**2))))
+
+
+def outside(u, low, high):
+    """The same, but not defined where its weight lies between these."""
+    if low < abs(u[0]) < high:
+        raise NotPositiveDefinite("outside")
+    return steep(u)
+
+
+def test_a_limit_that_cannot_be_searched_for_is_not_a_number():
+    best, a = newton(steep, np.zeros(1)), np.ones(1)
+    walled, holed = partial(outside, low=1e-9, high=np.inf), partial(outside, low=0.2, high=0.9)
+    there = np.sqrt(np.sqrt(3) - 1)  # u² + ½u⁴ = 1
+    assert_allclose(Profile(steep, cut_by_plane(steep), best, a).limit(1.0, 1), there, rtol=1e-12)
+    assert np.isnan(Profile(walled, cut_by_plane(walled), best, a).limit(1.0, 1))
+    assert np.isnan(Profile(holed, cut_by_plane(holed), best, a).limit(1.0, 1))
+
+
+def test_a_search_under_the_constraint_that_stalls_gives_no_limit():
+    def uphill(t):
+        return Local(float(t @ t) / 2, -t - 1.0, PSD(np.eye(t.size)))  # no gradient of that function
+
+    best = newton(steep, np.zeros(2))
+    assert np.isnan(Profile(steep, lambda origin, N: uphill, best, np.array([1.0, 0.0])).limit(1.0, 1))
+
+
+def test_the_profile_leaves_a_saddle_for_the_valleys_beside_it():
+    """4v² + ½(1 - v²)w² + ¼w⁴: beyond v = 1 the best w is ±√(v² - 1), and the profile 4v² - ¼(v² - 1)²."""
+
+    def expand(u):
+        v, w = u
+        value = 4 * v**2 + 0.5 * (1 - v**2) * w**2 + 0.25 * w**4
+        H = np.array([[8 - w**2, -2 * v * w], [-2 * v * w, 1 - v**2 + 3 * w**2]])
+        bends, V = np.linalg.eigh(H)
+        grad = np.array([8 * v - v * w**2, (1 - v**2) * w + w**3])
+        return Local(float(value), grad, PSD.of((V * np.abs(bends)) @ V.T, "|H|"), replaced=bool(bends[0] <= 0))
+
+    best = newton(expand, np.zeros(2))
+    profile = Profile(expand, cut_by_plane(expand), best, np.array([1.0, 0.0]))
+    v = 1.5
+    z = np.sqrt(2 * (4 * v**2 - 0.25 * (v**2 - 1) ** 2))
+    assert_allclose([profile.limit(z, side) for side in (-1, 1)], [-v, v], rtol=1e-9)
 
 
 # --- the middle of a sandwich -------------------------------------------------------------------------------

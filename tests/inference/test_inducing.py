@@ -24,8 +24,9 @@ from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.posterior import Scores
 from credibly.kernels import RBF, Constant, Linear, Matern, Periodic, Polynomial, RationalQuadratic, White
 from credibly.model.kernels import Kernel
-from credibly.model.likelihoods import threshold_likelihood
+from credibly.model.likelihoods import Slopes, threshold_likelihood
 from credibly.numerics.newton import Status, silent
+from helpers import UnitGaussian
 
 LIKELIHOODS = {name: threshold_likelihood(name) for name in ("logit", "probit", "gumbel")}
 KERNELS = {
@@ -411,3 +412,33 @@ def test_the_exact_evidence_is_the_limit_of_many_points():
         for m in (5, 20, 60)
     ]
     assert gaps[0] > 10 * gaps[1] > 1e3 * gaps[2] and gaps[2] < 1e-7
+
+
+class Downhill(UnitGaussian):
+    """Slopes of the wrong sign: every step along them raises the objective."""
+
+    def slopes(self, y, f):
+        return Slopes(f - y, np.ones_like(f))
+
+
+def test_a_search_that_no_step_helps_stalls():
+    X, y = toy(10)
+    found = inducing_laplace(InducingLatents(prior_of(RBF(1.0), X, some_points(4)), y - 0.5, Downhill()))
+    assert found.status is Status.STALLED
+    assert_array_equal(found.mean, 0.0)
+
+
+def test_a_search_with_too_few_steps_ends_with_the_precision_of_its_last_point():
+    X, y = toy(10)
+    problem = InducingLatents(prior_of(RBF(1.0), X, some_points(4)), y, LIKELIHOODS["logit"])
+    found = inducing_laplace(problem, controls=Controls(max_steps=1))
+    assert found.status is Status.STEP_LIMIT
+    W = problem.likelihood.slopes(y, found.mean).curvature
+    assert_allclose(found.mode.precision.logdet, InducingPrecision.of(problem.prior, W, W).logdet, rtol=1e-13)
+
+
+def test_rows_that_the_points_would_know_better_than_the_kernel_are_refused():
+    V = np.array([[0.6, 0.0], [1.5, 0.0]])
+    with pytest.raises(NotPositiveDefinite, match="no covariance between these rows and the inducing points"):
+        inducing.left_open(np.ones(2), V)
+    assert_allclose(inducing.left_open(np.ones(2), V / 2), [0.91, 0.4375])

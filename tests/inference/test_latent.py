@@ -661,3 +661,48 @@ def test_a_step_to_a_kernel_that_is_none_is_taken_back():
 
     best = _one_round(look, look(np.zeros(1), None), np.array([[-20.0, 20.0]]))
     assert refused and 1.0 <= best.theta[0] <= 5.0
+
+
+# --- how a search may end --------------------------------------------------------------------------------------------
+
+
+class TwoHumps(UnitGaussian):
+    """p(y | f) = ½ N(f | -3, 1) + ½ N(f | 3, 1) for every y: at zero log p is flat, and bends upwards by 8."""
+
+    log_concave = False
+
+    def log_prob(self, y, f):
+        return np.logaddexp(norm.logpdf(f, -3), norm.logpdf(f, 3)) - np.log(2)
+
+    def slopes(self, y, f):
+        t = np.tanh(3 * f)
+        return Slopes(3 * t - f, 1 - 9 * (1 - t**2))
+
+    def information(self, f):
+        return np.ones_like(f)
+
+
+def test_a_search_that_starts_on_a_saddle_says_so():
+    """K⁻¹ + W is -7 there: the Gaussian is made of the expected curvature."""
+    problem = Latents(np.eye(1), np.ones(1), TwoHumps())
+    found = find_mode(problem, np.zeros(1), Controls())
+    assert found.status is Status.SADDLE
+    assert_allclose(found.precision.logdet, np.log(2))
+    beside = find_mode(problem, np.array([1e-3]), Controls())
+    assert beside.status is Status.CURVATURE_REPLACED
+    f = beside.point.f
+    assert_allclose(f + f, 3 * np.tanh(3 * f), rtol=1e-10)  # f = slope of log p; it stops at δ = 1e-10
+
+
+class Downhill(UnitGaussian):
+    """Slopes of the wrong sign: every step along them raises the objective."""
+
+    def slopes(self, y, f):
+        return Slopes(f - y, np.ones_like(f))
+
+
+def test_a_search_that_no_step_helps_stalls():
+    found = find_mode(Latents(np.eye(2), np.array([3.0, -2.0]), Downhill()), np.zeros(2), Controls())
+    assert found.status is Status.STALLED
+    assert_array_equal(found.point.f, 0.0)
+    assert found.steps == 1

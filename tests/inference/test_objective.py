@@ -1,5 +1,6 @@
 """The objective is the same whether a compiled kernel walks the rows or NumPy does."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,9 +8,19 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
-from credibly.data.source import MemoryRows
+from credibly.data.source import Block, MemoryRows
+from credibly.inference.evidence import curvature_slopes
 from credibly.inference.frame import Frame
-from credibly.inference.objective import Objective, Raw, compiled_kind, compiled_pays
+from credibly.inference.jeffreys import _slopes as jeffreys_slopes
+from credibly.inference.objective import (
+    Objective,
+    Raw,
+    compiled_kind,
+    compiled_pays,
+    expected_information,
+    information,
+    row_slopes,
+)
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import (
     BernoulliCauchit,
@@ -19,6 +30,7 @@ from credibly.model.likelihoods import (
 )
 from credibly.model.likelihoods.families import NegativeBinomial, Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
+from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.model.likelihoods.links import Identity, Log, Logit, Power, Probit
 from credibly.model.likelihoods.proportions import Bernoulli, Binomial
 from credibly.numerics import fused
@@ -101,3 +113,39 @@ def test_kernels_walk_dense_rows_only(likelihood: Any, monkeypatch: pytest.Monke
     assert not compiled_pays(kind, MemoryRows(csr_array(rows.X), rows.y), W)
     shifted = MemoryRows(rows.X, rows.y, offset=np.ones(N))
     assert compiled_pays(kind, shifted, W) == (kind != "softmax")
+
+
+@pytest.mark.parametrize(
+    ("ask", "what"),
+    [
+        (lambda it, rows: row_slopes(it, rows, np.zeros((1, 1))), "no expansion"),
+        (lambda it, rows: information(it, rows, None), "no information matrix"),
+        (lambda it, rows: expected_information(it, rows, np.zeros((1, 1))), "no expected information"),
+        (lambda it, rows: curvature_slopes(it, rows, None), "no curvature slope"),
+        (lambda it, rows: jeffreys_slopes(it, rows, np.zeros((1, 1)), None, None), "no Jeffreys prior"),
+    ],
+    ids=lambda it: it if isinstance(it, str) else "",
+)
+def test_a_likelihood_of_an_unknown_kind_is_refused_by_name(ask: Any, what: str) -> None:
+    with pytest.raises(TypeError, match=rf"^{what} is known for 'no likelihood'$"):
+        ask("no likelihood", Block(np.zeros((1, 1)), np.zeros(1), None, None))
+
+
+def test_label_noise_of_several_classes_counts_weights_as_repetitions() -> None:
+    rng = np.random.default_rng(0)
+    X, y, times = rng.normal(size=(6, 2)), np.array([0, 1, 2, 0, 1, 2]), np.array([1, 2, 1, 3, 1, 1])
+    likelihood, W = NoisyCategorical(3, 0.1), rng.normal(size=(3, 2))
+    weighted = row_slopes(likelihood, Block(X, y, times.astype(float), None), W)
+    repeated = row_slopes(likelihood, Block(np.repeat(X, times, axis=0), np.repeat(y, times), None, None), W)
+    assert_allclose(weighted.log_prob.sum(), repeated.log_prob.sum(), rtol=1e-14)
+    assert_allclose(weighted.grad.T @ X, repeated.grad.T @ np.repeat(X, times, axis=0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_sample_of_all_rows_is_the_objective_itself(raw: bool) -> None:
+    whole = objective(BernoulliLogit(), rows_of(BernoulliLogit()))
+    whole = whole if raw else replace(whole, raw=None)
+    part = whole.sample(np.random.default_rng(0), N)
+    x = np.linspace(-1.0, 1.0, D + 1)
+    assert (part.raw is not None) == raw
+    assert_allclose(part.expand(x).value, whole.expand(x).value, rtol=1e-12)

@@ -177,3 +177,27 @@ def test_every_report_is_of_a_point_that_was_kept():
 def test_every_status_is_a_sentence():
     for status in Status:
         assert status.value[0].isupper() and status.value.endswith(".")
+
+
+def test_a_step_that_no_halving_makes_short_enough_is_taken_along_the_matrix_that_stands_in():
+    """(x - 1)² for |x| < 5 and nothing beyond, with a Hessian of 1e-20 at zero: steps of 4e8 and more."""
+
+    def expand(x) -> Local:
+        value = float((x[0] - 1) ** 2) if abs(x[0]) < 5 else np.inf
+        return Local(value, 2 * (x - 1), PSD(np.full((1, 1), 1e-10)), stand_in=lambda: PSD(np.sqrt([[2.0]])))
+
+    solution = newton(expand, np.zeros(1))
+    assert solution.status is Status.CURVATURE_REPLACED
+    assert_allclose(solution.x, 1.0, rtol=1e-15)
+    assert newton(lambda x: expand(x)._replace(stand_in=None), np.zeros(1)).status is Status.STALLED
+
+
+def test_values_too_noisy_to_tell_do_not_stop_a_search_whose_gradient_shrinks():
+    """x²/2, with 1e-9 more at the minimum than beside it."""
+
+    def expand(x) -> Local:
+        return Local(float(x @ x) / 2 + 1e-9 * (x[0] == 0), x, PSD(np.eye(1)))
+
+    solution = newton(expand, np.array([1e-5]))
+    assert solution.status is Status.CONVERGED
+    assert solution.x[0] == 0.0

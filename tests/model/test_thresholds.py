@@ -24,6 +24,7 @@ from credibly.model.likelihoods import (
     choices,
     threshold_likelihood,
 )
+from credibly.model.likelihoods.density import DensityThreshold
 from credibly.model.priors import StudentT
 from credibly.numerics import averages, special_links
 from credibly.numerics.threshold_averages import Link, log_threshold, tilted_threshold
@@ -454,3 +455,14 @@ def test_the_scale_of_a_prior_is_not_that_of_a_threshold():
 def test_any_other_choice_is_refused_with_the_list(choice):
     with pytest.raises(InputError, match=r"'logistic', 'normal', 'cauchy', 'gumbel', 'gumbel_max'.*NormalMixture"):
         threshold_likelihood(choice)
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0])
+def test_closed_forms_of_the_complementary_log_log_are_the_general_formulas(y):
+    """On a harmless range: at small rates the general ones cancel, at large ones they meet 0 · inf."""
+    f, gumbel = np.linspace(-3.0, 2.0, 21), BernoulliCloglog()
+    for ours, general in zip(gumbel.slopes(y, f), DensityThreshold.slopes(gumbel, y, f), strict=True):
+        assert_allclose(ours, general, rtol=1e-12)
+    assert_allclose(gumbel.third(y, f), DensityThreshold.third(gumbel, y, f), rtol=1e-11)
+    assert_allclose(gumbel.information(f), DensityThreshold.information(gumbel, f), rtol=1e-12)
+    assert_allclose(gumbel.information_slope(f), DensityThreshold.information_slope(gumbel, f), rtol=1e-11, atol=1e-12)

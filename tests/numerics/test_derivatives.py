@@ -127,3 +127,8 @@ def test_natural_units_elsewhere():
     assert 5e-4 < s < 1e-3  # as far as the support goes
     big = natural_scale(lambda z: -0.5 * z[0] ** 2, np.array([1e9]), np.ones(1))
     assert 1 < big < 1e6  # where rounding hides a bend of one
+
+
+def test_a_spike_has_no_natural_unit():
+    """It bends by five at every distance."""
+    assert natural_scale(lambda z: 2.5 if z[0] == 0 else 0.0, np.zeros(1), np.ones(1)) is None

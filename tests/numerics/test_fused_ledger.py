@@ -66,3 +66,23 @@ def test_compiled_code_older_than_any_source_is_forgotten(tmp_path, monkeypatch)
     assert (old.exists(), new.exists(), other.exists()) == (False, True, True)
     assert fused.compiled_before.__wrapped__("_fused_b")
     assert not fused.compiled_before.__wrapped__("_fused_a")
+
+
+def test_compiled_code_that_another_process_removed_first_is_no_error(tmp_path, monkeypatch):
+    held = tmp_path / "__pycache__"
+    held.mkdir()
+    (tmp_path / "_fused_a.py").write_text("")
+    (held / "_fused_a.sums-1.nbi").symlink_to(held / "gone")
+    monkeypatch.setattr(fused, "__file__", str(tmp_path / "fused.py"))
+    monkeypatch.setattr(fused, "_last_changed", fused._last_changed.__wrapped__)
+    fused._forget_stale.__wrapped__()
+    assert len(list(held.iterdir())) == 1
+
+
+@pytest.mark.skipif(not fused.available(), reason="numba, a core dependency, cannot be imported here")
+def test_what_is_loaded_ahead_serves_the_first_call(ledger, monkeypatch):
+    monkeypatch.setattr(fused, "_LEDGER", ledger)
+    assert not ledger.pays("softmax", fused.WORTH_CALLING)
+    fused.load()
+    for kind in (*fused.KINDS, fused.SOFTMAX, fused.COLUMNS):
+        assert ledger.pays(kind, fused.WORTH_CALLING)

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.errors import NotPositiveDefinite
-from credibly.numerics.linalg import PSD, semidefinite_root
+from credibly.numerics.linalg import LARGEST_SCRATCH, PSD, scratch, semidefinite_root, stacked_factors
 
 EPS = np.finfo(float).eps
 
@@ -147,3 +147,22 @@ def test_eigenvalues_below_zero_by_rounding_are_zeros():
     assert np.linalg.eigvalsh(A)[0] < 0
     S = semidefinite_root(A, "a test")
     assert_allclose(S @ S.T, np.ones((2, 2)), rtol=1e-14)
+
+
+# --- Many small matrices, and scratch memory ------------------------------------------------------
+
+
+def test_one_indefinite_matrix_among_many_is_named():
+    matrices = np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]])
+    with pytest.raises(NotPositiveDefinite, match=r"^a class's scatter is not positive definite\.$"):
+        stacked_factors(matrices, "a class's scatter")
+    assert_allclose(stacked_factors(matrices[:1] * 4.0, "a scatter"), [2 * np.eye(2)])
+
+
+def test_scratch_memory_is_used_again_up_to_a_size():
+    small = scratch(10, 10, "of this test")
+    assert np.shares_memory(small, scratch(5, 20, "of this test"))
+    assert not np.shares_memory(small, scratch(10, 10, "of this test too"))
+    large = scratch(LARGEST_SCRATCH, 2, "of this test")
+    assert not np.shares_memory(large, scratch(LARGEST_SCRATCH, 2, "of this test"))
+    assert np.shares_memory(small, scratch(10, 10, "of this test"))

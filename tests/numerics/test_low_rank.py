@@ -74,6 +74,7 @@ def test_it_answers_as_the_matrix(case):
     M = len(matrix)
     b = rng.normal(size=(M, 2))
     np.testing.assert_allclose(held.matrix, matrix, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(held.factor, np.linalg.cholesky(matrix), rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(held.times(b.T).T, matrix @ b, rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(held.solve(b), np.linalg.solve(matrix, b), rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(held.solve(b[:, 0]), held.solve(b)[:, 0], rtol=1e-13)
@@ -149,3 +150,18 @@ def test_lanczos_that_goes_on_finds_what_one_run_does():
     values, vectors = parts.pairs()
     np.testing.assert_allclose(values, np.linalg.eigvalsh(A), rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(30), atol=1e-10)
+
+
+def test_conjugate_gradients_that_are_stopped_give_the_best_point_so_far():
+    """One step is that of steepest descent: (bᵀb / bᵀAb) b."""
+    found = conjugate_gradients(lambda x: x * np.array([1.0, 3.0]), np.array([[1.0, 1.0]]), tol=1e-12, most=1)
+    np.testing.assert_allclose(found.x, [[0.5, 0.5]], rtol=1e-15)
+    assert found.steps == 1
+
+
+def test_no_anchors_change_nothing():
+    nothing = np.zeros((D, 0))
+    anchors, x = Anchors.of(nothing, nothing, nothing), np.arange(2.0 * D).reshape(2, D)
+    for change in (anchors.times, anchors.solve, anchors.times_transposed, anchors.solve_transposed):
+        np.testing.assert_array_equal(change(x), x)
+    assert (anchors.logdet, anchors.trace) == (0.0, 0.0)

@@ -9,8 +9,8 @@ from scipy.special import expit
 
 from credibly.errors import NotPositiveDefinite
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import HESSIAN_CHANGE, Local, Status, newton
-from credibly.numerics.quasi_newton import Metric, Passes, Start, quasi_newton
+from credibly.numerics.newton import HESSIAN_CHANGE, Local, Status, newton, rounding
+from credibly.numerics.quasi_newton import MOST_PASSES, Metric, Passes, Start, quasi_newton
 
 
 def spd(rng, d: int) -> np.ndarray:
@@ -216,3 +216,25 @@ def test_a_goal_that_rounding_forbids_ends_at_the_floor():
     assert solution.status is Status.CONVERGED
     assert_allclose(solution.x, newton(problem.expand, np.zeros(4)).x, rtol=1e-9)
     assert len(problem.asked) <= 30
+
+
+@pytest.mark.parametrize("hessian_cost", [1.0, 2.0])
+def test_a_search_that_may_take_no_step_stays_at_the_start(hessian_cost):
+    problem, start = logistic(d=2), Start(np.full(2, 0.5), PSD(np.eye(2)), np.zeros(2))
+    solution = quasi_newton(problem.passes(hessian_cost), start, max_steps=0)
+    assert solution.status is Status.STEP_LIMIT
+    assert min(abs(solution.x - 0.5).max(), abs(solution.x).max()) == 0
+
+
+def test_a_minimum_without_curvature_is_left_to_damped_newton():
+    """A step on x⁸ goes to 6/7 of x: so slowly that the search ends after its most passes, and Newton takes over."""
+    bowl = lambda x: Local(float(x[0] ** 8), 8 * x**7, PSD(np.sqrt(56 * x[:, None] ** 6)))  # noqa: E731
+    reports = []
+    report = lambda step, value, decrement: reports.append((step, value))  # noqa: E731
+    start = Start(np.array([6.0]), PSD(np.eye(1)), np.array([6.0]))
+    solution = quasi_newton(Passes(bowl, lambda x: 8 * x**7, 1.0), start, report=report)
+    steps, values = zip(*reports, strict=True)
+    assert list(steps) == sorted(set(steps))
+    assert_allclose(values[:MOST_PASSES], [(6 * (6 / 7) ** k) ** 8 for k in range(MOST_PASSES)], rtol=1e-12)
+    assert solution.steps == steps[-1] + 1 > MOST_PASSES
+    assert solution.decrement <= rounding(0.0)  # as far as the value shows, this is the minimum

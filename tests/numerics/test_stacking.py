@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
+from credibly.numerics import stacking
 from credibly.numerics.stacking import stack
 
 
@@ -57,3 +58,13 @@ def test_twins_and_impossible_rows_do_no_harm():
 def test_log_probabilities_that_underflow_are_fine(shift):
     log_p = np.log([[0.9, 0.3], [0.1, 0.6], [0.5, 0.4]]) + shift
     assert_allclose(stack(log_p).weights, stack(log_p - shift).weights, rtol=1e-5)  # 1e5 has eleven digits left
+
+
+def test_a_search_that_is_stopped_says_how_much_is_left(monkeypatch):
+    monkeypatch.setattr(stacking, "MOST_STEPS", 1)
+    p = np.array([[0.9, 0.4], [0.2, 0.4], [0.7, 0.4]])
+    stopped = stack(np.log(p))
+    left = (p / (p @ stopped.weights)[:, None]).mean(axis=0).max() - 1
+    assert_allclose(stopped.weights.sum(), 1.0, rtol=1e-15)
+    assert_allclose(stopped.excess, left, rtol=1e-12)
+    assert stopped.excess > 1e-4

@@ -287,3 +287,11 @@ def test_thinning_keeps_the_distribution_even_of_a_sequence_with_a_pattern():
 def test_few_draws_are_not_thinned():
     draws, _ = counted()
     assert draws.thinned(40) is draws
+
+
+def test_a_tail_that_spans_all_numbers_is_left_as_arviz_has_it():
+    """Fifty draws carry everything; the first of the tail is e^-700 of them, out of reach of a quantile function."""
+    smoothed = pareto_smoothed(np.r_[-0.01 * np.arange(50), -np.linspace(610.0, 5000.0, 950)])
+    assert smoothed.khat > 1.0
+    assert_allclose(smoothed.log_shares, smoothed.log_weights, rtol=1e-12)
+    assert_allclose(np.exp(smoothed.log_weights).sum(), 1.0, rtol=1e-9)

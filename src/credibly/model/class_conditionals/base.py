@@ -98,11 +98,6 @@ class Density(ABC, Generic[Sums]):
     def spread(self) -> Array:
         """Standard deviations of x within each class for the rows of a summary, (K, R)."""
 
-    @property
-    def filling(self) -> Density[Sums]:
-        """The density that missing cells are completed with."""
-        return self
-
 
 class Beliefs(ABC, Generic[Sums]):
     """A conjugate posterior of the parameters of every class."""

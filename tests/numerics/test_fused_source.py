@@ -1,0 +1,170 @@
+"""The kernels' source as Python runs it: what is compiled is what is written. Only here does coverage see it.
+
+Functions in LLVM's words cannot be run by Python; their docstrings, typed once more with NumPy, stand in for them.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from credibly.data.source import Block
+from credibly.inference.frame import Frame
+from credibly.numerics import fused
+
+pytestmark = pytest.mark.skipif(not fused.available(), reason="numba, a core dependency, cannot be imported here")
+
+ROUNDER = 1.5 * 2.0**52
+TILE = 240
+
+
+# --- What LLVM does -------------------------------------------------------------------------------
+
+
+def parts(x: float) -> tuple[float, int]:
+    """x = 2^k m, √½ ≤ m < √2."""
+    m, k = np.frexp(x)
+    return (2 * float(m), int(k) - 1) if m < np.sqrt(0.5) else (float(m), int(k))
+
+
+def power_of_two(rounded: float) -> float:
+    k = int(rounded - ROUNDER)
+    return float(np.ldexp(1.0, k)) if k > -1023 else 0.0
+
+
+def lines(X: np.ndarray, start: int, step: int, rows: int, d: int) -> np.ndarray:
+    return np.array([X[start + r * step : start + r * step + d] for r in range(rows)])
+
+
+def by_group(d: int) -> np.ndarray:
+    """Columns as they lie in groups of four, of which the last overlaps that before it."""
+    return np.concatenate([np.arange(4) + min(i, d - 4) for i in range(0, d, 4)])
+
+
+def dots(  # noqa: PLR0917 - the arguments of the instruction
+    X: np.ndarray, start: int, step: int, d: int, G: np.ndarray, f: np.ndarray, to: int
+) -> None:
+    f[to : to + 4] = (lines(X, start, step, 4, d)[:, by_group(d)] - G[0]) @ G[1]
+
+
+def pulls(  # noqa: PLR0917 - the arguments of the instruction
+    X: np.ndarray, start: int, step: int, d: int, G: np.ndarray, grad: np.ndarray, at: int, total: np.ndarray
+) -> None:
+    total += grad[at : at + 8] @ (lines(X, start, step, 8, d)[:, by_group(d)] - G[0])
+
+
+def turn(  # noqa: PLR0917 - the arguments of the instruction
+    X: np.ndarray, start: int, step: int, column: int, frame: np.ndarray, Z: np.ndarray, to: int
+) -> None:
+    four = slice(column, column + 4)
+    Z[four, to : to + 4] = ((lines(X, start, step, 4, 4) - frame[0, four]) * frame[1, four]).T
+
+
+IN_PYTHON: dict[str, Callable[..., Any]] = {
+    "power_of_two": power_of_two,
+    "exponent": lambda x: parts(x)[1] + ROUNDER,
+    "mantissa": lambda x: parts(x)[0],
+    "_dots": dots,
+    "_pulls": pulls,
+    "_turn": turn,
+    "send_for": lambda X, start, lines: None,
+}
+
+
+# --- The same sums twice --------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def interpreted() -> Iterator[Callable[[str], ModuleType]]:
+    """What `fused._kernels` gives, not compiled."""
+    import numba
+    import numba.extending
+
+    compiled = {fused._kernels(kind).__name__.split(".")[-1] for kind in ("logit", fused.SOFTMAX, fused.COLUMNS)}
+    room = sys.modules["credibly.numerics"]
+    with pytest.MonkeyPatch.context() as patch:  # at the end the compiled modules are back
+        for name in [name for name in sys.modules if name.startswith("credibly.numerics._fused")]:
+            patch.setattr(room, name.split(".")[-1], sys.modules[name])
+            patch.delitem(sys.modules, name)
+        with pytest.MonkeyPatch.context() as off:
+            off.setattr(numba.config, "DISABLE_JIT", 1)
+            off.setattr(numba.extending, "intrinsic", lambda build: IN_PYTHON[build.__name__])
+            modules = {name: import_module(f"credibly.numerics.{name}") for name in compiled}
+        yield lambda kind: modules[fused._module_of(kind)]
+
+
+def problem(kind: str, n: int, d: int, *, weighted: bool = False, order: Any = "C") -> tuple[Block, Frame, np.ndarray]:
+    """Random rows; an odd number of them has an intercept."""
+    rng = np.random.default_rng([n, d])
+    frame = Frame(rng.normal(size=d), np.exp(rng.normal(size=d)), n % 2 == 1)
+    X = np.asarray(frame.center + frame.scale * rng.normal(size=(n, d)), order=order)
+    y = {"softmax": rng.integers(0, 4, n), "poisson": np.arange(n) % 25}.get(kind, rng.integers(0, 2, n))
+    W = rng.normal(size=(4 if kind == "softmax" else 1, d + frame.intercept))
+    weight = rng.exponential(size=n) if weighted else None
+    return Block(X, y, weight, rng.normal(size=n) if weighted and kind != "softmax" else None), frame, W
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "three columns": {"n": 11, "d": 3},
+    "two tiles, read where they lie": {"n": TILE + 21, "d": 6, "weighted": True},
+    "no intercept": {"n": 22, "d": 5, "weighted": True},
+    "by columns": {"n": 21, "d": 5, "weighted": True, "order": "F"},
+    "one column": {"n": 9, "d": 1},
+}
+
+
+@pytest.mark.parametrize("case", list(CASES))
+@pytest.mark.parametrize("kind", [*fused.KINDS, fused.SOFTMAX])
+def test_python_and_the_compiler_read_the_same_sums(kind, case, interpreted, monkeypatch):
+    asked = (kind, *problem(kind, **CASES[case]))
+    compiled = *fused.sums(*asked), fused.gradient(*asked)
+    monkeypatch.setattr(fused, "_kernels", interpreted)
+    for ours, theirs in zip((*fused.sums(*asked), fused.gradient(*asked)), compiled, strict=True):
+        # Sums of some hundred terms in another order; a score's terms cancel, the largest entry says of what size
+        assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(1, 1), (134, 3), (485, 2)])
+def test_python_and_the_compiler_describe_columns_alike(shape, order, interpreted, monkeypatch):
+    X = np.asarray(np.random.default_rng(shape[0]).normal(size=shape), order=order)
+    compiled = fused.describe(X)
+    monkeypatch.setattr(fused, "_kernels", interpreted)
+    for ours, theirs in zip(fused.describe(X), compiled, strict=True):
+        assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_scores_beyond_the_exponential_give_the_limit_in_python_too(interpreted):
+    rows = sys.modules["credibly.numerics._fused_rows"]
+    f, y, work, at = np.array([-800.0, 800.0]), np.ones(2), np.empty((4, 2)), np.empty((3, 2))
+    for kind, value in (("logit", -800.0), ("probit", -0.5 * 800.0**2 - 0.5 * np.log(2 * np.pi) - np.log(800.0))):
+        rows.expand_rows(fused.KINDS[kind], f, y, work, at)
+        assert_allclose(at[:, 1], 0.0, atol=0)
+        assert_allclose(at[0, 0], value, rtol=1e-11)  # the probit's next term is 1/800², of 320,000
+
+
+def test_where_nothing_can_be_kept_on_disk_kernels_are_compiled_without_keeping(monkeypatch):
+    """A read-only installation, without a folder of the user's either."""
+    import numba
+
+    from credibly.numerics import _fused_base
+
+    def njit(cache: bool = False, **options: Any) -> Any:
+        if cache:
+            raise RuntimeError("cannot cache function 'twice': no locator available for file '…'")
+        return njit_of_numba(**options)
+
+    njit_of_numba = numba.njit
+    monkeypatch.setattr(numba, "njit", njit)
+
+    @_fused_base.compiled({"contract"})
+    def twice(x: float) -> float:
+        return 2 * x
+
+    assert twice(1.5) == 3.0
+    assert not twice.stats.cache_path
