@@ -1,7 +1,7 @@
 """A mutation run: does a test fail when a line of the code is made wrong?
 
 ``make mutation`` runs all of it; ``python tests/mutation/run.py ep --sample 50`` a part. mutmut writes the mutants, one
-small change in the body of a function each, and the switch between them. Only the loop over them is here: ``mutmut run``
+small change in the body of a function each, and the switch between them. Only the loop is here: ``mutmut run``
 starts pytest anew for every mutant, which for this suite is seconds of collection. Here the tests are collected and run
 once, and a mutant is a fork of that process which runs only the tests that reach its function, the likeliest first,
 until one fails.
@@ -19,6 +19,7 @@ import os
 import random
 import resource
 import signal
+import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
@@ -245,26 +246,45 @@ def mutate(name: str, target: Target, given: argparse.Namespace) -> list[Outcome
         wanted = set(Path(given.only).read_text().split())
         mutants = [it for it in mutants if it.switch in wanted]
     random.Random(given.seed).shuffle(mutants)  # so that the first so many are a sample
-    run = MutationRun(mutants[given.skip :][: given.sample], Path(given.log), given.patience)
+    run = MutationRun(mutants[given.skip :][: given.sample], given.log, given.patience)
     arguments = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", *target.tests]
     if pytest.main(arguments, plugins=[run]) != 0 and not run.outcomes:
         raise SystemExit(f"the tests of {name} do not run")
     return run.outcomes
 
 
+def report(log: Path) -> None:
+    """A table of what became of the mutants of each file."""
+    fates: dict[str, Counter[str]] = defaultdict(Counter)
+    for line in log.read_text().splitlines():
+        module, *_, fate, _ = json.loads(line)
+        fates[module][fate] += 1
+    columns = ("killed", "slow", "crashed", "survived", "untested")
+    _say(f"{'module':<52} mutants " + " ".join(f"{it:>8}" for it in columns))
+    for module, found in fates.items():
+        _say(f"{module:<52} {found.total():7} " + " ".join(f"{found[it]:8}" for it in columns))
+    total = sum(fates.values(), Counter())
+    _say(f"{(total['killed'] + total['slow']) / total.total():.1%} of {total.total()} mutants were noticed")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("target", choices=TARGETS)
-    parser.add_argument("--sample", type=int, help="so many mutants, drawn at random")
+    parser.add_argument("target", nargs="?", choices=TARGETS, help="all of them, one after the other, if none is given")
+    parser.add_argument("--sample", type=int, help="so many mutants of each target, drawn at random")
     parser.add_argument("--skip", type=int, default=0, help="go on after so many of them")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--patience", type=float, default=PATIENCE, help="seconds of tests for a mutant")
     parser.add_argument("--only", help="a file with names of mutants")
-    parser.add_argument("--log", default="mutants.jsonl", help="where a line for each mutant goes")
+    parser.add_argument("--log", type=Path, default=Path("mutants.jsonl"), help="where a line for each mutant goes")
     given = parser.parse_args()
-    outcomes = mutate(given.target, TARGETS[given.target], given)
-    fates = Counter(it.fate for it in outcomes)
-    _say(f"{given.target}: {len(outcomes)} mutants, " + ", ".join(f"{n} {fate}" for fate, n in fates.items()))
+    os.chdir(SOURCE.parents[1])
+    if given.target is None:
+        given.log.unlink(missing_ok=True)
+        for target in TARGETS:  # modules are mutated when they are imported, so each target has a process of its own
+            subprocess.run([sys.executable, __file__, target, *sys.argv[1:]], check=True)
+        report(given.log)
+    else:
+        mutate(given.target, TARGETS[given.target], given)
 
 
 TERMINAL = os.dup(1)  # pytest takes standard output for itself

@@ -42,7 +42,7 @@ TARGETS = {
     ),
     "ep": Target(
         ["inference/ep.py"],
-        ["tests/inference/test_ep.py", "tests/inference/test_latent.py"],
+        ["tests/inference/test_ep_choices.py", "tests/inference/test_ep.py"],
     ),
     "thresholds": Target(
         _likelihoods("base", "choices", "density", "distribution", "mixture", "thresholds"), THRESHOLDS
