@@ -69,6 +69,7 @@ def test_reading_makes_gradients_nearly_as_dear_as_hessians():
         (20_000, 1, 20, [1000, 4000, 10_000]),  # one row in twenty, and at most half of them
         (400_000, 1, 20, [20_000, 80_000, 200_000]),
         (2_000_000, 1, 20, [100_000, 400_000, 500_000]),  # at most ten million numbers
+        (2_000_000, 1, 30, [100_000, 333_333]),
         (10_000, 8, 160, [1600, 5000]),  # twenty rows for each weight, of which a row tells of two
         (10_000, 2, 160, [1600, 5000]),
         (10_000, 1, 160, [3200, 5000]),
@@ -82,7 +83,9 @@ def test_reading_makes_gradients_nearly_as_dear_as_hessians():
     ],
 )
 def test_sizes_of_samples(n, outputs, n_weights, sizes):
-    assert sample_sizes(asked(in_memory(n), classes=outputs), n_weights) == sizes
+    found = sample_sizes(asked(in_memory(n), classes=outputs), n_weights)
+    assert found == sizes
+    assert all(isinstance(it, int) for it in found)
 
 
 def test_rows_elsewhere_are_sampled_once():
@@ -196,6 +199,15 @@ def test_a_larger_sample_starts_where_the_search_in_a_smaller_one_was_stopped(mo
     last = sampled_start(few_rows(n=20_000, d=20), np.zeros(20))
     assert_array_equal(np.array(starts)[:, 0], [0.0, 1.0, 2.0])
     assert_array_equal(last, np.full(20, 3.0))
+
+
+def test_a_search_that_is_stopped_at_its_first_point_leaves_it_where_it_was(monkeypatch):
+    def stopped(expand, x, **_):
+        raise module._OverfittedSample
+
+    monkeypatch.setattr(module, "newton", stopped)
+    origin = np.zeros(20)
+    assert sampled_start(few_rows(n=20_000, d=20), origin) is origin
 
 
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliCauchit(), Categorical(3)], ids=repr)

@@ -17,6 +17,7 @@ import gc
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -91,7 +92,8 @@ class Mutated(Loader):
 
 
 def _change(old: list[str], new: list[str]) -> str:
-    changed = [it for it in difflib.ndiff(old, new) if it[0] in "-+" and "__mutmut_" not in it]
+    plain = [[re.sub(r"\bx\w*__mutmut_(orig|\d+)", "function", line) for line in side] for side in (old, new)]
+    changed = [it for it in difflib.ndiff(*plain) if it[0] in "-+"]
     return "\n".join(f"{it[0]} {it[2:].strip()}" for it in changed)
 
 

@@ -20,7 +20,12 @@ THRESHOLDS = [
     "tests/reference/test_label_noise_reference.py",
     "tests/reference/test_threshold_averages_reference.py",
 ]
-FAMILIES = ["tests/contracts/test_families.py", "tests/model/test_links.py", "tests/reference/test_glm_reference.py"]
+FAMILIES = [
+    "tests/model/test_family_details.py",
+    "tests/contracts/test_families.py",
+    "tests/model/test_links.py",
+    "tests/reference/test_glm_reference.py",
+]
 
 
 def _likelihoods(*names: str) -> list[str]:
