@@ -15,6 +15,7 @@ class Target(NamedTuple):
 
 THRESHOLDS = [
     "tests/model/test_threshold_details.py",
+    "tests/model/test_likelihood_kinds.py",
     "tests/contracts/test_likelihoods.py",
     "tests/model/test_thresholds.py",
     "tests/inference/test_label_noise.py",
