@@ -10,8 +10,7 @@ PYTEST_ARGS ?= -n auto
 .DEFAULT_GOAL := help
 .NOTPARALLEL:            # two pips in one environment would fight
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow check format bench bench-full docs clean distclean force
-.PHONY: coverage
+.PHONY: help demo test test-slow coverage mutation check format bench bench-full docs clean distclean force
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -101,6 +100,16 @@ coverage: $(DEV)  ## lines and branches that the tests reach in the rooms that c
 	NUMBA_CACHE_DIR=$$(mktemp -d) $(RUN) -m pytest tests src $(PYTEST_ARGS) --cov --cov-report=  # compiles: seen, too
 	$(RUN) -m coverage report --skip-covered --show-missing
 	$(RUN) -m coverage json -q -o - | $(RUN) tests/coverage_by_room.py
+
+# mutmut is pinned because the names of mutants in tests/mutation/SURVIVORS.md are its own.
+MUTATION := $(VENV)/.installed-mutation
+
+$(MUTATION): tests/mutation/requirements.txt $(DEV)
+	$(RUN) -m pip install --quiet --requirement $<
+	@touch $@
+
+mutation: $(MUTATION)  ## does a test fail when a formula is made wrong? An hour; MUTATION_ARGS="ep --sample 50" takes a part
+	OMP_NUM_THREADS=1 $(RUN) tests/mutation/run.py $(MUTATION_ARGS)
 
 docs: $(DOCS)  ## the guide and the API reference, into docs/_build/html
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet -b html docs docs/_build/html

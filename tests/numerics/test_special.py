@@ -144,6 +144,7 @@ def test_log_sum_exp_knows_terms_of_zero():
     a = np.array([[0.0, -np.inf], [-np.inf, -np.inf], [-1e4, -1e4], [np.inf, 1.0]])
     assert_allclose(log_sum_exp(a), [0, -np.inf, -1e4 + np.log(2), np.inf])
     assert_allclose(log_sum_exp(a[[0, 2]], axis=0), [0, -1e4])
+    assert log_sum_exp(a[:1]).shape == (1,)
 
 
 def test_softmax_sums_to_one_and_is_blind_to_a_common_shift():
@@ -151,6 +152,8 @@ def test_softmax_sums_to_one_and_is_blind_to_a_common_shift():
     assert_allclose(np.exp(log_softmax(f)).sum(axis=-1), 1, rtol=1e-14)
     assert_allclose(log_softmax(f + 1e3), log_softmax(f), atol=1e-12)
     assert_allclose(log_softmax(f)[..., 0], f[..., 0] - np.log(np.exp(f).sum(axis=-1)), atol=1e-12)
+    two = f[..., :2]
+    assert_allclose(log_softmax(two)[..., 0], two[..., 0] - np.log(np.exp(two).sum(axis=-1)), atol=1e-12)
 
 
 def test_softmax_gives_an_impossible_class_no_probability():
@@ -162,3 +165,29 @@ def test_shape_is_kept(function: Callable[[np.ndarray], np.ndarray]):
     x = np.linspace(-5, 5, 6).reshape(2, 3)
     assert function(x).shape == (2, 3)
     assert np.shape(function(0.5)) == ()
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        softplus,
+        log_sigmoid,
+        log_normal_cdf,
+        log_mills_ratio,
+        lambda x: np.stack(mills_ratios(x)),
+        normal_hazard,
+        normal_hazard_slope,
+        log_normal_cdf_third,
+        log_sum_exp,
+        log_softmax,
+        lambda x: log_softmax(np.asarray(x)[:2]),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.int8, np.uint8])
+def test_whatever_comes_is_computed_in_double_precision(function: Callable[[np.ndarray], np.ndarray], dtype: type):
+    """A square of an int8, a minus of an unsigned number, an exponential in half precision: all would be wrong."""
+    x = np.array([6, 40, 3, 0, 12, 1])
+    found = function(x.astype(dtype))
+    assert found.dtype == np.float64
+    assert_array_equal(found, function(x.astype(float)))
+    assert_array_equal(found, function(x.tolist()))

@@ -1,0 +1,59 @@
+"""What is mutated, and by which tests it should be noticed."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+SOURCE = Path(__file__).parents[2] / "src" / "credibly"
+
+
+class Target(NamedTuple):
+    """Files of the library, and the tests that are run against their mutants."""
+
+    files: list[str]
+    tests: list[str]
+
+
+THRESHOLDS = [
+    "tests/model/test_threshold_details.py",
+    "tests/model/test_likelihood_kinds.py",
+    "tests/contracts/test_likelihoods.py",
+    "tests/model/test_thresholds.py",
+    "tests/inference/test_label_noise.py",
+    "tests/reference/test_label_noise_reference.py",
+    "tests/reference/test_threshold_averages_reference.py",
+]
+FAMILIES = [
+    "tests/model/test_family_details.py",
+    "tests/contracts/test_families.py",
+    "tests/model/test_links.py",
+    "tests/reference/test_glm_reference.py",
+]
+
+
+def _likelihoods(*names: str) -> list[str]:
+    return [f"model/likelihoods/{name}.py" for name in names]
+
+
+TARGETS = {
+    "special": Target(
+        ["numerics/special.py", "numerics/averages.py"],
+        ["tests/numerics/test_special.py", "tests/numerics/test_averages.py", "tests/contracts/test_likelihoods.py"],
+    ),
+    "laplace": Target(
+        ["inference/laplace.py"],
+        [
+            "tests/inference/test_laplace_choices.py",
+            "tests/inference/test_laplace.py",
+            "tests/laws/test_linear_laws.py",
+        ],
+    ),
+    "ep": Target(
+        ["inference/ep.py"],
+        ["tests/inference/test_ep_choices.py", "tests/inference/test_ep.py"],
+    ),
+    "thresholds": Target(
+        _likelihoods("base", "choices", "density", "distribution", "mixture", "thresholds"), THRESHOLDS
+    ),
+    "noise": Target(_likelihoods("categorical", "kinds", "label_noise"), THRESHOLDS),
+    "families": Target(_likelihoods("families", "family_base", "family_likelihood", "links", "proportions"), FAMILIES),
+}
