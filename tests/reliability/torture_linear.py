@@ -34,7 +34,8 @@ class LinearProblem:
 
 def linear_problem(index: int) -> LinearProblem:
     rng = np.random.default_rng([SEED, index])
-    n, d = round(np.exp(rng.uniform(np.log(2), np.log(300)))), int(rng.integers(1, 41))
+    n, prior = round(np.exp(rng.uniform(np.log(2), np.log(300)))), prior_of(rng)
+    d = int(rng.integers(1, 41 if prior is not None or n < 6 else max(2, min(41, n // 3))))  # mostly more rows than weights
     kind = str(rng.choice(["logit", "probit", "softmax"], p=[0.5, 0.25, 0.25]))
     classes = int(rng.integers(3, 6)) if kind == "softmax" and n >= 3 else 2
     classes = min(classes, n)
@@ -42,7 +43,6 @@ def linear_problem(index: int) -> LinearProblem:
     y, labels = targets(rng, X, classes)
     units, X = rescaled(rng, X)
     weight = 10 ** rng.uniform(-6, 6, size=n) if rng.random() < 0.3 else None
-    prior: Any = prior_of(rng)
     choices: dict[str, Any] = {"prior": prior, "fit_intercept": bool(rng.random() < 0.85)}
     if kind != "softmax" and not isinstance(prior, str | None) and rng.random() < 0.3:
         choices["inference"] = "ep"
