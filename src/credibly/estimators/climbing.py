@@ -7,7 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.errors import NotPositiveDefinite
-from credibly.estimators.learning import ChosenPrior, chosen_prior, find_mode, learn, objective_of
+from credibly.estimators.learning import (
+    BESIDE_COLUMNS,
+    ChosenPrior,
+    chosen_prior,
+    explained,
+    find_mode,
+    learn,
+    objective_of,
+)
 from credibly.estimators.problem import Drawn, Learnt, PriorChoice, Problem, Search, posterior_of
 from credibly.inference.drawn_posterior import MOST_DRAWS, DrawnPosterior
 from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING, Correction, correct
@@ -29,9 +37,10 @@ def ep_from(problem: Problem, chosen: ChosenPrior, search: Search) -> Learnt:
     """Expectation propagation from one given prior."""
     assert isinstance(problem.likelihood, Likelihood)
     y, counts = (problem.raw.map(take) for take in (lambda rows: rows.y, lambda rows: rows.weights))
-    at_mode = find_mode(objective_of(problem, chosen.prior, np.eye(1)), chosen.prior.mean, search)
     sites = WeightSitesProblem(problem.likelihood, chosen.prior, problem.rows, y, counts)
-    result = weight_ep(sites, at_mode.posterior.mean, search.controls)
+    with explained(BESIDE_COLUMNS):
+        at_mode = find_mode(objective_of(problem, chosen.prior, np.eye(1)), chosen.prior.mean, search)
+        result = weight_ep(sites, at_mode.posterior.mean, search.controls)
     status = result.solution.status if not result.solution.status.good else chosen.status
     return Learnt(result, chosen.prior, np.eye(1), status, chosen.resolved, chosen.scale)
 

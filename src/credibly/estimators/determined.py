@@ -185,7 +185,9 @@ def _why_dependent(problem: Problem, tied: list[str]) -> str:
         return f"Constant columns repeat the intercept: {named(constant)}"
     if problem.rows.n_rows < problem.shape.per_output:
         return f"There are fewer rows ({problem.rows.n_rows}) than weights ({problem.shape.per_output})"
-    return f"Columns {named(tied)} are linearly dependent"
+    if len(tied) == 1:
+        return f"Column {named(tied)} is zero beside the others"
+    return f"Columns {named(tied)} are linearly dependent (to within {np.sqrt(SINGULAR):.0e} of their spreads)"
 
 
 def refuse_separated(problem: Problem) -> None:

@@ -3,6 +3,8 @@
 The one place where an estimator's strings ("empirical", "sgd") become objects.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,6 +31,16 @@ from credibly.numerics.newton import Status
 
 PRIOR_CHOICES = (
     '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0), StudentT(df=7, scale=2.5), Jeffreys() or None'
+)
+BESIDE_COLUMNS = (
+    "This prior, in the units of the data, is numerically singular beside these columns ({}) Some column's mean is huge "
+    "against its spread, or its unit against the prior's scale: centre and scale the columns, or use "
+    'prior="empirical", which does not depend on units.'
+)
+BESIDE_ROWS = (
+    "The prior on standardised columns is numerically singular beside these rows ({}) Without an intercept, some "
+    "column's mean is huge against its spread, or sample_weight is huge: centre the columns, use fit_intercept=True, or "
+    "divide the weights."
 )
 MOST_ROUNDS = 4  # of a search for scales that ended beside the highest mode
 HIGHER = 1e-6  # nats
@@ -75,15 +87,11 @@ def learn_from(problem: Problem, prior: PriorDensity | None, contrast: Array, se
     """Find the mode under one given prior."""
     objective = objective_of(problem, prior, contrast)
     start = first_point(problem, prior, contrast)
-    try:
+    with explained(None if prior is None else BESIDE_COLUMNS):
         if search.seed is not None:
             result = stochastic_gradient(np.random.default_rng(search.seed), objective, start, search.controls)
         else:
             result = find_mode(objective, start, search)
-    except NotPositiveDefinite as error:
-        if prior is None:
-            raise
-        raise _singular_prior(error) from error
     return Learnt(result, prior, contrast, result.solution.status)
 
 
@@ -133,12 +141,15 @@ def find_mode(objective: Objective, start: Array, search: Search) -> InferenceRe
     return best_laplace(objective, start, search.controls)
 
 
-def _singular_prior(error: Exception) -> SingularPriorError:
-    return SingularPriorError(
-        f"This prior, in the units of the data, is numerically singular beside these columns ({error}) Some "
-        "column's mean is huge against its spread, or its unit against the prior's scale: centre and scale the "
-        'columns, or use prior="empirical", which does not depend on units.'
-    )
+@contextmanager
+def explained(why: str | None) -> Iterator[None]:
+    """Say what a prior that vanishes beside the rows means to a user; None leaves that to the caller."""
+    try:
+        yield
+    except NotPositiveDefinite as error:
+        if why is None or isinstance(error, SingularPriorError):
+            raise
+        raise SingularPriorError(why.format(error)) from error
 
 
 def explicit_prior(choice: Normal | StudentT, problem: Problem) -> PriorDensity:
@@ -151,10 +162,8 @@ def explicit_prior(choice: Normal | StudentT, problem: Problem) -> PriorDensity:
         return IndependentStudent(choice.degrees, choice.scales(shape), axes, -shape.n_outputs * frame.log_volume)
     moments = choice.moments(shape)
     mean = frame.to_frame(moments.mean.reshape(shape.n_outputs, -1)).reshape(-1)
-    try:
+    with explained(BESIDE_COLUMNS):
         return Gaussian.from_mapped_moments(mean, moments.cov, axes, "the prior")
-    except NotPositiveDefinite as error:
-        raise _singular_prior(error) from error
 
 
 def resolved_prior(choice: Normal | StudentT, problem: Problem) -> Normal | StudentT:
@@ -176,10 +185,11 @@ def learn_scales(problem: Problem, choice: str, search: Search, start: Array | N
     priors = ScaledPriors(group, row, problem.shape.n_outputs)
     contrast = np.eye(problem.shape.n_outputs)
     objective = objective_of(problem, None, contrast)
-    if start is not None:
-        best = maximise_evidence(objective, priors, search.controls, start)
-    else:
-        best = _best_scales(objective, priors, search, problem.start)
+    with explained(BESIDE_ROWS):
+        if start is not None:
+            best = maximise_evidence(objective, priors, search.controls, start)
+        else:
+            best = _best_scales(objective, priors, search, problem.start)
     prior = priors.prior(best.theta)
     scale = np.exp(best.theta)
     resolved = standardised_prior(problem.columns, problem.shape, scale)

@@ -151,7 +151,7 @@ def _places(numbers: Array) -> slice:
 def left_open(prior: Array, V: Array) -> Array:
     """k(x, x) - |v|², zero where that is nothing but rounding."""
     left = prior - np.einsum("nm,nm->n", V, V)
-    if not (left > -LOST * prior).all():
+    if not (left >= -LOST * prior).all():  # where the prior is zero, nothing is left and nothing is lost
         raise NotPositiveDefinite("the kernel gives no covariance between these rows and the inducing points.")
     return np.where(left > LEFT * prior, left, 0.0)
 

@@ -30,7 +30,7 @@ def pivoted_rows(
 ) -> Codes:
     """Rows of X in the order of a pivoted Cholesky factorisation of k(X, X), `size` at most, fewer at numerical rank.
 
-    Also fewer where those chosen leave open no more than `enough` in all.
+    Also fewer where those chosen leave open no more than `enough` in all; one there is, unless the kernel is zero.
     Without a generator the next row is the one of which most is left open; with one it is drawn in proportion to that.
 
     References
@@ -43,7 +43,7 @@ def pivoted_rows(
     chosen: list[int] = []
     for j in range(size):
         at = int(left.argmax()) if rng is None else _drawn(rng, left)
-        if not left[at] > least or left.sum() < enough:
+        if not left[at] > least or (chosen and left.sum() < enough):
             break
         F[j] = (kernel(X[at : at + 1], X)[0] - F[:j, at] @ F[:j]) / np.sqrt(left[at])
         left -= F[j] ** 2
@@ -66,16 +66,15 @@ def noiseless_diagonal(kernel: Kernel, X: Array) -> Array:
 
 def independent_points(kernel: Kernel, points: Array) -> Codes:
     """Which points have a kernel matrix that is well conditioned; all of them where they have."""
+    if not noiseless_diagonal(kernel, points).any():
+        raise NotPositiveDefinite("the kernel is zero at the inducing points.")
     try:
         pivots = np.diag(PSD.of(kernel(points, points), "the kernel matrix of the inducing points").factor) ** 2
     except NotPositiveDefinite:
         pivots = np.zeros(len(points))
     if pivots.min() > RANK * noiseless_diagonal(kernel, points).max():
         return np.arange(len(points))
-    found = np.sort(pivoted_rows(kernel, points, len(points)))
-    if not found.size:
-        raise NotPositiveDefinite("the kernel is zero at the inducing points.")
-    return found
+    return np.sort(pivoted_rows(kernel, points, len(points)))
 
 
 def chosen_points(rng: np.random.Generator, kernel: Kernel, X: Array, size: int) -> Array:

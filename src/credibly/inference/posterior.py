@@ -22,7 +22,7 @@ from credibly.data.threads import blas_threads, single_threaded_blas
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.frame import Frame
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD, DesignMatrix
+from credibly.numerics.linalg import PSD, DesignMatrix, upper_factor
 from credibly.numerics.low_rank import WidePrecision
 from credibly.numerics.newton import Solution
 from credibly.numerics.special import LOG_2PI
@@ -58,8 +58,7 @@ class Gaussian:
         The precision of u is GᵀG with G = L⁻¹axesᵀ, cov = LLᵀ. Its factor comes from G = QR: forming GᵀG would square
         the condition number.
         """
-        whitened = PSD.of(cov, f"the covariance of {what}").half_solve(np.asfortranarray(axes.T))
-        R = np.linalg.qr(whitened, mode="r")
+        R = upper_factor(PSD.of(cov, f"the covariance of {what}").half_solve(np.asfortranarray(axes.T)))
         if not (np.isfinite(R).all() and np.diag(R).all()):
             raise NotPositiveDefinite(f"the precision of {what} is numerically singular.")
         return cls(mean, PSD(np.asfortranarray((R * np.sign(np.diag(R))[:, None]).T)))

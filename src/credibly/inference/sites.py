@@ -155,7 +155,8 @@ def settle(state: State, enough: float, controls: Controls) -> tuple[State, Stat
 
     All sites are updated at once, damped more when they overshoot; a sweep visits rows one by one when that does not
     settle. Sites whose cavity is no Gaussian keep their value in that sweep. The status tells when sweeps ended before
-    the goal, `enough` for the largest squared change of a marginal; the state is then the best one seen.
+    the goal, `enough` for the largest squared change of a marginal; the state is then the best one seen. Raises
+    NotPositiveDefinite where in every sweep some cavity was no Gaussian: such a state has no evidence.
 
     References
     ----------
@@ -174,6 +175,8 @@ def settle(state: State, enough: float, controls: Controls) -> tuple[State, Stat
         since += 1
         pace.heed(change)
         state = _row_by_row(state) if since % PATIENCE == 0 else _all_at_once(state, goal, pace)
+    if best[0] == np.inf:
+        raise NotPositiveDefinite("in no sweep of expectation propagation were all cavities Gaussians.")
     return best[1], Status.SWEEP_LIMIT, controls.max_steps
 
 

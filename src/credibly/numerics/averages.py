@@ -27,6 +27,7 @@ from credibly.numerics.logistic_averages import (
     tilted_sigmoid,
 )
 from credibly.numerics.softmax_averages import log_softmax, softmax
+from credibly.numerics.truncated_normals import cut_normal
 
 __all__ = [
     "Tilted",
@@ -114,8 +115,7 @@ def tilted_normal_cdf(m: ArrayLike, v: ArrayLike) -> Tilted:
 
     Notes
     -----
-    The variance is written v {1 + v (1 − c)} / (1 + v), where the curvature c = r (z + r) of log Φ is below
-    one, so that it cannot become negative.
+    Both are written so that nothing cancels where Z is tiny: see `truncated_normals.cut_normal`.
 
     References
     ----------
@@ -128,7 +128,5 @@ def tilted_normal_cdf(m: ArrayLike, v: ArrayLike) -> Tilted:
     (0.56419, 0.68169)
     """
     m, s = broadcast_scores(m, v)
-    v, scale = s**2, np.sqrt(1.0 + s**2)
-    z = m / scale
-    var = v * (1.0 + v * (1.0 - special.normal_hazard_slope(z))) / (1.0 + v)
-    return Tilted(special.log_normal_cdf(z), m + v * special.normal_hazard(z) / scale, var)
+    z, mean, var = cut_normal(m, s)
+    return Tilted(special.log_normal_cdf(z), mean, var)

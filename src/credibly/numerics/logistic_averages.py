@@ -143,7 +143,8 @@ def _pieces(m: Array, s: Array, side: int) -> _Pieces:
     k = -_POWERS if side > 0 else _POWERS + 1
     y = -side * (m / s + k * s)
     # With k the exponent is exact; when the cut is above the mean it would cancel against log Φ(−y).
-    log_mass = np.where(y < 0, k * (m + 0.5 * k * s**2), -0.5 * (m / s) ** 2 - 0.5 * special.LOG_2PI)
+    with np.errstate(over="ignore"):  # a mean 1e154 standard deviations from zero leaves nothing beyond it: log 0
+        log_mass = np.where(y < 0, k * (m + 0.5 * k * s**2), -0.5 * (m / s) ** 2 - 0.5 * special.LOG_2PI)
     cut = y < 0
     log_mass[cut] += special.log_normal_cdf(-y[cut])
     log_mass[~cut] += special.log_mills_ratio(y[~cut])

@@ -162,7 +162,7 @@ def log_mills_ratio(x: ArrayLike) -> Array:
     Notes
     -----
     R(x) is √(π/2) erfcx(x/√2), about 1/x on the right. On the left it grows like exp(x²/2) and is written
-    that way, so nothing overflows for |x| up to 1e8 and beyond.
+    that way, so nothing overflows before the logarithm itself does, at −1.9e154.
 
     Examples
     --------
@@ -172,9 +172,10 @@ def log_mills_ratio(x: ArrayLike) -> Array:
     -18.42068074395236...
     """
     x = np.asarray(x, dtype=float)
-    out = np.array(0.5 * x**2 + 0.5 * LOG_2PI)
+    out = np.empty(x.shape)
     left = x < 0.0
-    out[left] += log_ndtr(-x[left])
+    with np.errstate(over="ignore"):  # beyond −1e154 the logarithm itself is no number: inf
+        out[left] = 0.5 * x[left] ** 2 + 0.5 * LOG_2PI + log_ndtr(-x[left])
     out[~left] = np.log(_SQRT_HALF_PI * erfcx(x[~left] / _SQRT_2))
     return out[()]
 
@@ -227,7 +228,7 @@ def _ladder_up(x: Array) -> Array:
 
 def _ladder_down(x: Array) -> Array:
     n = _LADDER_RUNGS
-    rung = 2.0 * n / (np.hypot(x, 2.0 * np.sqrt(n)) + x)  # the root of K = n / (x + K)
+    rung = n / (0.5 * np.hypot(x, 2.0 * np.sqrt(n)) + 0.5 * x)  # the root of K = n / (x + K)
     for j in range(n - 1, 3, -1):
         rung += x
         np.divide(j, rung, out=rung)
@@ -328,7 +329,8 @@ def log_normal_cdf_third(z: ArrayLike) -> Array:
     """
     z = np.asarray(z, dtype=float)
     first, second, third = mills_ratios(-z)
-    return normal_hazard(z) * first**2 * second * (third - second)
+    # in this order because the hazard is zero where the ratios are large, and large where they are small
+    return normal_hazard(z) * first * first * (second * (third - second))
 
 
 def log_sum_exp(a: ArrayLike, axis: int = -1) -> Array:

@@ -34,7 +34,9 @@ __all__ = [
 ]
 
 _SMALLEST = 1e-290  # below this a distribution function loses digits to subnormal numbers
-_LADDER_FROM, _LADDER_RUNGS = -5.0, 100  # from z = −5 down, 100 rungs are exact to rounding for every ν
+_LADDER_FROM, _LADDER_RUNGS = -5.0, 100  # from z = −5 down, 100 rungs are exact to rounding for every ν …
+_LADDER_DF = 1e4  # … up to this one: beyond, what is left of one minus the first rung is z²/ν
+_TAIL_NODES, _TAIL_WEIGHTS = np.polynomial.laguerre.laggauss(32)
 _VANISHES = 7.0  # beyond f = 7, e^(−e^f) is below the smallest number
 
 
@@ -122,7 +124,7 @@ def log_student_cdf(df: float, z: ArrayLike) -> Array:
     out[~left] = np.log1p(-tail[~left])
     out[left & ~tiny] = np.log(tail[left & ~tiny])
     far = z[left & tiny]
-    out[left & tiny] = _log_student_density(df, far) - np.log(_student_ladder(df, far))
+    out[left & tiny] = _log_student_density(df, far) - np.log(_student_tail(df, far))
     return out[()]
 
 
@@ -144,7 +146,8 @@ def student_hazard(df: float, z: ArrayLike) -> Array:
     Notes
     -----
     Far on the left density and distribution function both vanish, but their ratio is ν / |z| over a hypergeometric
-    function, which has a continued fraction.
+    function, which has a continued fraction. Where ν is so large that this cancels, the ratio is taken as it is while
+    both are numbers, and by Gauss–Laguerre beyond, where the density falls like an exponential.
 
     References
     ----------
@@ -159,10 +162,10 @@ def student_hazard(df: float, z: ArrayLike) -> Array:
     """
     z = np.asarray(z, dtype=float)
     out = np.empty(z.shape)
-    far = z < _LADDER_FROM
-    out[far] = _student_ladder(df, z[far])
-    near = z[~far]
-    out[~far] = np.exp(_log_student_density(df, near)) / stdtr(df, near)
+    proba = np.asarray(stdtr(df, z))
+    far = z < _LADDER_FROM if df <= _LADDER_DF else proba < _SMALLEST
+    out[far] = _student_tail(df, z[far])
+    out[~far] = np.exp(_log_student_density(df, z[~far])) / proba[~far]
     return out[()]
 
 
@@ -182,6 +185,18 @@ def _log_beta_half(a: float) -> float:
     return float(0.5 * np.log(np.pi / a) - np.log1p(series))  # Γ(a + ½) / (Γ(a) √a) is one plus the series
 
 
+def _student_tail(df: float, z: Array) -> Array:
+    """The hazard far on the left."""
+    if df <= _LADDER_DF:
+        return _student_ladder(df, z)
+    distance = np.hypot(np.sqrt(df), z)
+    slope = (df + 1.0) * (np.abs(z) / distance) / distance  # of the log density
+    t = _TAIL_NODES / (slope * distance)[..., None]  # so that the density falls like e^−u at the nodes u
+    ratio = t * (2.0 * (np.abs(z) / distance)[..., None] + t)  # how much ν + z² grows, relatively
+    terms = np.exp(_TAIL_NODES - 0.5 * (df + 1.0) * np.log1p(ratio)) @ _TAIL_WEIGHTS
+    return np.asarray(slope / terms)
+
+
 def _student_ladder(df: float, z: Array) -> Array:
     """h = ν / (|z| H), with H = ₂F₁(a + ½, 1; a + 1; x), a = ν/2 and x = ν / (ν + z²), by its continued fraction."""
     a = 0.5 * df
@@ -189,7 +204,7 @@ def _student_ladder(df: float, z: Array) -> Array:
     rung = np.ones(z.shape)  # 1/H = 1 − d₁x / (1 − d₂x / (1 − …))
     for k in range(_LADDER_RUNGS // 2, 0, -1):
         even = k * (k - 0.5) / ((a + 2 * k - 1) * (a + 2 * k))
-        odd = (a + k - 0.5) * (a + k - 1) / ((a + 2 * k - 2) * (a + 2 * k - 1))
+        odd = (a + k - 0.5) * (a + (k - 1)) / ((a + 2 * (k - 1)) * (a + 2 * k - 1))
         rung = 1.0 - odd * x / (1.0 - even * x / rung)
     return df / np.abs(z) * rung
 

@@ -27,7 +27,8 @@ from numpy.typing import ArrayLike, NDArray
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.logistic_averages import Tilted, broadcast_scores
 from credibly.numerics.quadrature import row_chunks
-from credibly.numerics.special import LOG_2PI, log_normal_cdf, normal_hazard, normal_hazard_slope
+from credibly.numerics.special import LOG_2PI, log_normal_cdf
+from credibly.numerics.truncated_normals import cut_normal
 
 __all__ = ["Link", "log_threshold", "tilted_threshold"]
 
@@ -185,10 +186,11 @@ def _moments(link: Link, y: Array, m: Array, s: Array) -> Tilted:
     rows = _Rows(link, *(part.reshape(-1, 1) for part in (y, (m - link.center) / link.width, s / link.width)))
     out = np.stack([link.log_prob(y, m).ravel(), m.ravel(), np.zeros(m.size)])
     near = np.maximum(np.abs(rows.m), rows.s) <= _FAR
-    if not near.all():
-        far = np.flatnonzero(~near)
+    far = np.flatnonzero(~near & (rows.s > 0))
+    if far.size:
         out[:, far] = _step_moments(link, y.ravel()[far], m.ravel()[far], s.ravel()[far])
-    bound = np.where(near, _bound(rows), np.inf)
+    bound = np.full(rows.m.shape, np.inf)
+    bound[near] = _bound(rows.take(near[:, 0]))[:, 0]
     spread = np.flatnonzero((rows.s > 0) & (bound < np.inf))
     for some in row_chunks(spread, 2 * _CELLS):
         log_mass, x, var = _standard_moments(rows.take(some), bound[some])
@@ -204,17 +206,16 @@ def _step_moments(link: Link, y: Array, m: Array, s: Array) -> Array:
     the wrong side: a heavy tail has more.
     """
     side = 2.0 * y - 1.0
-    with np.errstate(divide="ignore", invalid="ignore"):  # a score without spread is on one side
-        z = np.where(s > 0, side * (m - link.center) / s, side * np.sign(m - link.center) * np.inf)
+    z, moved, within = cut_normal(m, s, link.center, 0.0, side)
     away = link.center - side * np.maximum(np.abs(m - link.center), s)
     beyond, here = log_normal_cdf(z), np.where(z > 0, -np.inf, link.log_prob(y, away))
     log_mass = np.logaddexp(beyond, here)
-    share = np.exp(beyond - log_mass)
-    hazard = np.where(np.isfinite(z), normal_hazard(np.where(np.isfinite(z), z, 0.0)), 0.0)
-    shrunk = np.where(np.isfinite(z), 1.0 - normal_hazard_slope(np.where(np.isfinite(z), z, 0.0)), 1.0)
-    shift = side * hazard
-    var = share * shrunk + (1 - share) + share * (1 - share) * shift**2
-    return np.stack([log_mass, m + s * share * shift, s**2 * var])
+    with np.errstate(invalid="ignore"):
+        share = np.where(np.isneginf(log_mass), 1.0, np.exp(beyond - log_mass))  # no number for either: the step's
+    with np.errstate(over="ignore"):  # two places 1e300 apart, each with a share: their variance is inf
+        apart = np.where((share > 0) & (share < 1), np.sqrt(share * (1 - share)) * (moved - m), 0.0) ** 2
+        var = share * within + (1 - share) * s**2 + apart
+    return np.stack([log_mass, share * moved + (1 - share) * m, var])
 
 
 def _standard_moments(rows: _Rows, bound: Array) -> Array:

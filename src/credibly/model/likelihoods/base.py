@@ -96,7 +96,7 @@ class Likelihood(ABC):
 
         .. math:: I(f) = \textstyle\sum_y p(y \mid f) \, (d \log p(y \mid f) / df)^2
         """
-        return sum_over_labels(lambda y: np.exp(self.log_prob(y, f)) * self.slopes(y, f).grad ** 2)
+        return sum_over_labels(lambda y: (np.exp(0.5 * self.log_prob(y, f)) * self.slopes(y, f).grad) ** 2)
 
     def information_slope(self, f: Array) -> Array:
         r"""d/df of the Fisher information; asked for by the Jeffreys prior.
@@ -108,7 +108,8 @@ class Likelihood(ABC):
 
         def share(y: Array) -> Array:
             grad, curvature = self.slopes(y, f)
-            return np.asarray(np.exp(self.log_prob(y, f)) * grad * (grad**2 - 2 * curvature))
+            root = np.exp(0.5 * self.log_prob(y, f))  # zero where the square of a slope overflows
+            return np.asarray((root * grad) ** 2 * grad - 2 * (root * grad) * (root * curvature))
 
         return sum_over_labels(share)
 

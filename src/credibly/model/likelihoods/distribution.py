@@ -156,7 +156,7 @@ class BernoulliDistribution(DensityThreshold):
         with np.errstate(invalid="ignore"):  # so far out that SciPy's log density is -inf: nan
             near, far = steps[0] - steps[1], steps[2] - steps[3]
             bend, wide = steps[4] + steps[5] - here, steps[6] + steps[7] - here
-            return Score((8.0 * near - far) / (12.0 * first), (16.0 * bend - wide) / (12.0 * second**2))
+            return Score((8.0 * near - far) / (12.0 * first), (16.0 * bend - wide) / (12.0 * second) / second)
 
     def mean(self, f: Array) -> Array:
         return self._ask("cdf", f)

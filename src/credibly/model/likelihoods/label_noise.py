@@ -70,40 +70,39 @@ class LabelNoise(Likelihood):
         return Slopes(*self.expand(y, f)[1:])
 
     def expand(self, y: Array, f: Array) -> Expansion:
-        joint = _log_joint(self, y, f)
-        log_q = np.logaddexp(*joint)
-        first = second = np.zeros_like(log_q)
-        for t, log_share in enumerate(joint):
-            grad, curvature = self.base.slopes(np.array(float(t)), f)
-            r = np.exp(log_share - log_q)
-            first = first + r * grad
-            second = second + r * (grad**2 - curvature)  # p''/p = (log p)'² + (log p)''
-        return Expansion(log_q, first, first**2 - second)
+        mixed = self._mixed(y, f)
+        (g0, c0), (g1, c1) = (self._felt(t, r, f) for t, r in enumerate(mixed.shares))
+        r0, r1 = mixed.shares
+        # cumulants of the shares: the slope is E[g], the curvature E[c] − Var[g]
+        return Expansion(mixed.log_q, r0 * g0 + r1 * g1, r0 * c0 + r1 * c1 - mixed.both * mixed.gap(g0, g1) ** 2)
 
     def third(self, y: Array, f: Array) -> Array:
-        joint = _log_joint(self, y, f)
-        log_q = np.logaddexp(*joint)
-        moments = [np.zeros_like(log_q)] * 3  # q'/q, q''/q, q'''/q as mixtures of those of both classes
-        for t, log_share in enumerate(joint):
-            label = np.array(float(t))
-            g, c = self.base.slopes(label, f)
-            r = np.exp(log_share - log_q)
-            ratios = (g, g**2 - c, g**3 - 3 * g * c + self.base.third(label, f))
-            moments = [total + r * ratio for total, ratio in zip(moments, ratios, strict=True)]
-        first, second, third = moments
-        return np.asarray(third - 3 * second * first + 2 * first**3)
+        mixed = self._mixed(y, f)
+        (g0, c0), (g1, c1) = (self._felt(t, r, f) for t, r in enumerate(mixed.shares))
+        r0, r1 = mixed.shares
+        t0, t1 = (np.where(r > 0, self.base.third(np.array(float(t)), f), 0.0) for t, r in enumerate(mixed.shares))
+        gap = mixed.gap(g0, g1)
+        # E[t] − 3 Cov(g, c) + E[(g − ḡ)³]
+        return np.asarray(r0 * t0 + r1 * t1 + mixed.both * gap * ((r0 - r1) * gap**2 - 3 * mixed.gap(c0, c1)))
+
+    def _mixed(self, y: Array, f: Array) -> "Mixed":
+        return Mixed.of(y, *_log_joint(self, y, f))
+
+    def _felt(self, t: int, share: Array, f: Array) -> Slopes:
+        """Slope and curvature of one true class; zero where it has no share, however steep it is there."""
+        grad, curvature = self.base.slopes(np.array(float(t)), f)
+        return Slopes(np.where(share > 0, grad, 0.0), np.where(share > 0, curvature, 0.0))
 
     def mean(self, f: Array) -> Array:
         return np.exp(self.log_prob(np.array(1.0), f))
 
     def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
         zero, one = (self.base.tilted(np.array(float(t)), m, v) for t in (0, 1))
-        joint = self.log_with(y, zero.log_mass, one.log_mass)
-        log_mass = np.logaddexp(*joint)
-        r = np.exp(joint[1] - log_mass)
-        mean = (1 - r) * zero.mean + r * one.mean
-        var = (1 - r) * zero.var + r * one.var + r * (1 - r) * (one.mean - zero.mean) ** 2
-        return Tilted(log_mass, np.asarray(mean), np.asarray(var))
+        mixed = Mixed.of(y, *self.log_with(y, zero.log_mass, one.log_mass))
+        r0, r1 = mixed.shares
+        mean = r0 * zero.mean + r1 * one.mean
+        var = r0 * zero.var + r1 * one.var + mixed.both * mixed.gap(zero.mean, one.mean) ** 2
+        return Tilted(mixed.log_q, np.asarray(mean), np.asarray(var))
 
     def log_recorded(self, y: Array, log_zero: Array, log_one: Array) -> Array:
         """log p(y), from the log probabilities of the true classes."""
@@ -139,6 +138,33 @@ class LabelNoise(Likelihood):
 def _log_joint(noisy: LabelNoise, y: Array, f: Array) -> tuple[Array, Array]:
     """log p(y, t = 0 | f) and log p(y, t = 1 | f)."""
     return noisy.log_with(y, *(noisy.base.log_prob(np.array(float(t)), f) for t in (0, 1)))
+
+
+class Mixed(NamedTuple):
+    """p(y) as a mixture over the true class: its logarithm, and the shares p(t | y), which sum to one."""
+
+    log_q: Array
+    shares: tuple[Array, Array]
+
+    @classmethod
+    def of(cls, y: Array, log_zero: Array, log_one: Array) -> "Mixed":
+        """From log p(y, t = 0) and log p(y, t = 1)."""
+        log_q = np.logaddexp(log_zero, log_one)
+        # Where both vanish nothing was flipped (a flip would leave its probability), so the class is the label.
+        one, lost = np.asarray(y) == 1, np.isneginf(log_q)
+        with np.errstate(invalid="ignore"):
+            r0, r1 = (np.exp(it - log_q) for it in (log_zero, log_one))
+        return cls(log_q, (np.where(lost, ~one, r0)[()], np.where(lost, one, r1)[()]))
+
+    @property
+    def both(self) -> Array:
+        """Variance of the true class, r(1 - r)."""
+        return np.asarray(self.shares[0] * self.shares[1])
+
+    def gap(self, zero: Array, one: Array) -> Array:
+        """By how much class one exceeds class zero; zero where one of them has no share."""
+        alone = self.both == 0
+        return np.where(alone, 0.0, one) - np.where(alone, 0.0, zero)
 
 
 class NoisyExpansion(NamedTuple):

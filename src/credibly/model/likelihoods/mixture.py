@@ -24,10 +24,12 @@ from credibly.numerics.averages import Tilted
 from credibly.numerics.special import (
     log_normal_cdf,
     log_normal_cdf_third,
+    log_mills_ratio,
     log_sum_exp,
     normal_hazard,
     normal_hazard_slope,
 )
+from credibly.numerics.truncated_normals import cut_normal
 
 _ROUNDING = 1e-9  # weights typed with nine digits sum to one
 
@@ -187,14 +189,13 @@ class BernoulliMixture(Likelihood):
     def slopes(self, y: Array, f: Array) -> Slopes:
         s, z, r = self._parts(y, f)
         g, c = s * normal_hazard(z) / self._scales, normal_hazard_slope(z) / self._scales**2
-        grad = (r * g).sum(axis=-1)
-        return Slopes(grad, (r * c).sum(axis=-1) - (r * (g - grad[..., None]) ** 2).sum(axis=-1))
+        return Slopes((r * g).sum(axis=-1), (r * c).sum(axis=-1) - (r * _gaps(r, g) ** 2).sum(axis=-1))
 
     def third(self, y: Array, f: Array) -> Array:
         s, z, r = self._parts(y, f)
         g, c = s * normal_hazard(z) / self._scales, normal_hazard_slope(z) / self._scales**2
         t = s * log_normal_cdf_third(z) / self._scales**3
-        gap = g - (r * g).sum(axis=-1, keepdims=True)
+        gap = _gaps(r, g)
         # the third cumulant of the shares: E[t] + 3 Cov(g, −c) + E[(g − ḡ)³]
         return np.asarray((r * (t + gap * (gap**2 - 3 * c))).sum(axis=-1))
 
@@ -203,14 +204,10 @@ class BernoulliMixture(Likelihood):
 
     def tilted(self, y: Array, m: Array, v: Array) -> Tilted:  # RW06 eq. 3.82 to 3.85, for each part
         y, m, v = np.broadcast_arrays(np.asarray(y, dtype=float), m, v)
-        s, r, wide = sign(y)[..., None], self._shares(y, m, v), self._scales**2 + v[..., None]
-        z = s * (m[..., None] - self._means) / np.sqrt(wide)
-        # of each part, as for the probit: how far the mean moves from m, and the variance
-        shift = s * v[..., None] * normal_hazard(z) / np.sqrt(wide)
-        var = v[..., None] * (self._scales**2 + v[..., None] * (1.0 - normal_hazard_slope(z))) / wide
-        center = (r * shift).sum(axis=-1)
-        spread = (r * (var + (shift - center[..., None]) ** 2)).sum(axis=-1)
-        return Tilted(self.log_average(y, m, v), m + center, spread)
+        r, s = self._shares(y, m, v), sign(y)[..., None]
+        _, mean, var = cut_normal(m[..., None], np.sqrt(v)[..., None], self._means, self._scales, s)
+        spread = (r * (var + _gaps(r, mean) ** 2)).sum(axis=-1)
+        return Tilted(self.log_average(y, m, v), (r * mean).sum(axis=-1), spread)
 
     def log_average(self, y: Array, m: Array, v: Array) -> Array:
         own, other = (log_sum_exp(self._log_terms(label, m, v)) for label in (y, 1.0 - np.asarray(y)))
@@ -228,13 +225,24 @@ class BernoulliMixture(Likelihood):
         return np.asarray(self._log_weights + log_normal_cdf(sign(y)[..., None] * z))
 
     def _shares(self, y: Array, m: Array, v: Array) -> Array:
-        terms = self._log_terms(y, m, v)
+        """r_k. On the wrong side of all parts log Φ = −z²/2 + log R(−z) overflows, but what counts are differences."""
+        m, v = np.asarray(m, dtype=float)[..., None], np.asarray(v, dtype=float)[..., None]
+        z = sign(y)[..., None] * (m - self._means) / np.hypot(self._scales, np.sqrt(v))
+        nearest = z.max(axis=-1, keepdims=True)
+        with np.errstate(over="ignore"):  # a part that is so much farther away has no share
+            behind = 0.5 * (nearest - z) * (nearest + z) + log_mills_ratio(-np.minimum(z, 0.0))
+        terms = self._log_weights + np.where(nearest < 0, behind, log_normal_cdf(z))
         return np.exp(terms - log_sum_exp(terms)[..., None])
 
     def _parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         """Signs, ±z and shares of the parts of p(y | f); (…, K)."""
         f, s = np.asarray(f, dtype=float)[..., None], sign(y)[..., None]
         return s, s * (f - self._means) / self._scales, self._shares(y, f[..., 0], np.array(0.0))
+
+
+def _gaps(r: Array, g: Array) -> Array:
+    """g − Σ r g; zero for parts without a share, whose gaps may have squares beyond the range of numbers."""
+    return np.where(r > 0, g - (r * g).sum(axis=-1, keepdims=True), 0.0)
 
 
 LOGISTIC_MIXTURE = NormalMixture(
