@@ -10,10 +10,11 @@ PYTEST_ARGS ?= -n auto
 .DEFAULT_GOAL := help
 .NOTPARALLEL:            # two pips in one environment would fight
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow coverage mutation check format bench bench-full docs clean distclean force
+.PHONY: help demo test test-slow test-oldest test-newest coverage mutation check format bench bench-full docs
+.PHONY: clean distclean force
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # --- set-up -------------------------------------------------------------------
 # One environment, one stamp per set of extras; a stamp older than pyproject.toml means: install again.
@@ -68,6 +69,40 @@ $(BENCH): pyproject.toml benchmarks/requirements.txt $(BENCH_MADE)
 	$(BENCH_RUN) -m pip install --quiet --requirement benchmarks/requirements.txt --editable '.[data,dask,plots]'
 	@touch $@
 
+# The oldest releases that pyproject.toml allows, and the newest that there are: one environment each, too.
+OLDEST := .venv-oldest/.installed-test
+NEWEST := .venv-newest/.installed-test
+
+# The newest Python that starts here, on the path or kept by pyenv.
+NEWER := 3.15 3.14 3.13 3.12
+PYTHON_NEWEST ?= $(shell for it in $(NEWER); do for python in python$$it "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$$it.*/bin/python; \
+	do if "$$python" -c "" 2>/dev/null; then echo "$$python"; exit; fi; done; done; echo $(PYTHON))
+.venv-oldest/.made: WITH = $(PYTHON)
+.venv-newest/.made: WITH = $(PYTHON_NEWEST)
+
+belongs_here = $(filter $(CURDIR),$(shell .venv-$(1)/bin/python -c "" 2>/dev/null && cat .venv-$(1)/.made 2>/dev/null))
+$(foreach it,oldest newest,$(if $(call belongs_here,$(it)),,$(eval .venv-$(it)/.made: force)))
+
+.venv-oldest/.made .venv-newest/.made:
+	rm -rf $(@D)
+	$(WITH) -m venv $(@D)
+	@echo '*' > $(@D)/.gitignore
+	@echo '$(CURDIR)' > $@
+
+$(OLDEST): pyproject.toml tests/oldest.py .venv-oldest/.made
+	$(@D)/bin/python tests/oldest.py > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install --quiet --constraint $(@D)/constraints.txt --editable '.[test]'
+	@touch $@
+
+$(NEWEST): pyproject.toml .venv-newest/.made
+	$(@D)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[test]'
+	@touch $@
+
+# What is run there: scikit-learn's checks of every public estimator, the contracts, the files of models, the laws.
+# COMPATIBILITY=tests runs everything.
+COMPATIBILITY ?= tests/contracts tests/persistence tests/laws tests/model tests/estimators \
+	-k 'scikit_learn or contracts or persistence or laws'
+
 # --- verbs --------------------------------------------------------------------
 
 demo: $(DEMO)  ## fit, compare and certify models of two real data sets; prints tables, writes demo-report.html
@@ -78,6 +113,14 @@ test: check  ## everything CI runs: check, then the tests
 
 test-slow: $(DEV)  ## the tests marked slow
 	$(RUN) -m pytest tests -m slow || test $$? -eq 5  # 5: there are none
+
+# A release is asked to work with what came after it, not to know of it: its deprecations are no failures here.
+test-oldest: $(OLDEST)  ## the contracts with the oldest supported versions of everything (COMPATIBILITY=tests: all tests)
+	$(<D)/bin/python -m pytest -p no:cacheprovider -W ignore::DeprecationWarning $(PYTEST_ARGS) $(COMPATIBILITY)
+
+test-newest: $(NEWEST)  ## … with the newest Python here and the newest versions
+	@$(<D)/bin/python -c 'import sys; sys.version_info < (3, 12) and print("make: no Python newer than 3.11 was found; PYTHON_NEWEST=… names one")'
+	$(<D)/bin/python -m pytest -p no:cacheprovider $(PYTEST_ARGS) $(COMPATIBILITY)
 
 check: $(DEV)  ## formatting, lint, strict types, the examples in docstrings
 	$(RUN) -m ruff format --check .
@@ -120,4 +163,4 @@ clean:  ## remove what the other targets made, but for the environment
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## … and the environment too
-	rm -rf $(VENV) $(BENCH_VENV)
+	rm -rf $(VENV) $(BENCH_VENV) .venv-oldest .venv-newest

@@ -14,6 +14,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from credibly.cli.printable import printable
+
+WHAT = TextColumn("{task.description}", markup=False)  # names of files may look like rich's own markup
+
 
 def _shown(*columns: ProgressColumn) -> Progress:
     console = Console(stderr=True)
@@ -23,9 +27,9 @@ def _shown(*columns: ProgressColumn) -> Progress:
 @contextmanager
 def busy(what: str) -> Iterator[None]:
     """A spinner with the time, for work of unknown length."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn(), WHAT, TimeElapsedColumn())
     with _shown(*columns) as progress:
-        progress.add_task(what, total=None)
+        progress.add_task(printable(what), total=None)
         yield
 
 
@@ -33,13 +37,13 @@ def busy(what: str) -> Iterator[None]:
 def bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """A bar with the time left; it is told how much of how much is done."""
     columns = (
-        TextColumn("{task.description}"),
+        WHAT,
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
         TimeRemainingColumn(),
     )
     with _shown(*columns) as progress:
-        task = progress.add_task(what, total=None)
+        task = progress.add_task(printable(what), total=None)
 
         def update(done: int, total: int) -> None:
             progress.update(task, completed=done, total=total)

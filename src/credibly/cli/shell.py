@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import numpy as np
 import typer
 
+from credibly.cli.printable import printable, printable_json
 from credibly.errors import CrediblyError
 
 OWN = {"json", "debug"}
@@ -139,23 +140,27 @@ def _one_line(error: BaseException) -> str:
 
 def _fail(message: str, code: int, call: Call) -> int:
     if call.debug:
-        traceback.print_exc()
+        print(printable(traceback.format_exc()), end="", file=sys.stderr)
     if call.as_json:
-        print(json.dumps({"command": call.name, "inputs": call.inputs, "error": message}, ensure_ascii=False))
-    print(f"{f'credibly {call.name}'.strip()}: {message}", file=sys.stderr)
+        _print_json({"command": call.name, "inputs": call.inputs, "error": message})
+    print(printable(f"{f'credibly {call.name}'.strip()}: {message}"), file=sys.stderr)
     return code
 
 
 def _print(outcome: Outcome, said: list[str], call: Call) -> None:
     if call.as_json:
         result = plain(outcome.result) | ({"warnings": said} if said else {})
-        print(json.dumps({"command": call.name, "inputs": call.inputs, "result": result}, ensure_ascii=False))
+        _print_json({"command": call.name, "inputs": call.inputs, "result": result})
         return
     for note in said:
-        print(f"note: {note}", file=sys.stderr)
+        print(printable(f"note: {note}"), file=sys.stderr)
     if outcome.text:
-        print(outcome.text)
+        print(printable(outcome.text))
     sys.stdout.flush()
+
+
+def _print_json(told: dict[str, Any]) -> None:
+    print(printable_json(json.dumps(told, ensure_ascii=False)))
 
 
 def plain(value: Any) -> Any:

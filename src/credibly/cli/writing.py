@@ -8,10 +8,12 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
+from credibly.cli.printable import printable
 from credibly.data.files import written_whole
 from credibly.errors import TableError
 from credibly.tables.columns import shortened
@@ -136,8 +138,13 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 @contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
     sys.stdout.flush()
-    yield sys.stdout.buffer
-    sys.stdout.buffer.flush()
+    if not sys.stdout.isatty():
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    shown = BytesIO()  # for somebody who looks at it: labels and kept cells must not steer the terminal
+    yield shown
+    print(printable(shown.getvalue().decode()), end="", flush=True)
 
 
 @contextmanager

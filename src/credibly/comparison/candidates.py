@@ -151,12 +151,16 @@ def _check_prior(it: Candidate, by: str) -> None:
 
 def classes_of(y: Any, candidates: list[Candidate]) -> AnyArray:
     """The classes among the labels, which fitted models must have been built for, too."""
+    if y is None:
+        raise InputError("A comparison requires y to be passed, but the target y is None. Give the label of every row.")
     labels = y if isinstance(y, np.ndarray) or hasattr(y, "__array__") else np.asarray(y, dtype=object)
     array = np.asarray(labels).reshape(-1)
     markers = {str(getattr(it.final, "unlabelled", None)) for it in candidates if it.generative} - {"None"}
     if array.dtype.kind in "Of" or markers:
         known = [label for label in array.tolist() if not is_missing(label) and str(label) not in markers]
         array = np.asarray(known) if known else array[:0]
+    if array.dtype.kind == "f" and np.isinf(array).any():
+        raise InputError("y contains infinity, which is no label. Give the label of every row.")
     check_labels(array)
     found = np.unique(array)
     refuse_one_class(found, updatable=False)

@@ -7,14 +7,15 @@ rows, until the record ends, and computes from there on.
 
 import json
 import os
+import re
 import struct
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from io import BytesIO
+from math import prod
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 from zlib import crc32
 
 import numpy as np
@@ -30,6 +31,7 @@ NOT_WRITTEN = (
     " Passes that are recorded there stay so: with space, the same call of fit goes on after them. Without resume= a "
     "fit writes nothing."
 )
+NUMBERS = re.compile(r"[<>|][biufc](1|2|4|8|16|32)")  # types of arrays that are recorded
 HEAD = struct.Struct("<qQI")  # before every record: the number of its pass, its length and its checksum
 
 
@@ -61,7 +63,7 @@ class Checkpoint:
             return
         try:
             about, kept = self._read()
-        except (ValueError, OSError, EOFError, MemoryError) as error:
+        except (ValueError, OSError, EOFError, MemoryError, RecursionError) as error:
             raise InputError(
                 f"resume={str(self.path)!r} is no checkpoint of a fit, or a damaged one. Name another file; if it is "
                 "one, delete it to start anew."
@@ -123,23 +125,49 @@ def _records(path: Path) -> Iterator[tuple[int, bytes, int]]:
 
 
 def _packed(result: object) -> bytes | None:
-    """A tuple of numbers and arrays; None for all else, which is computed again."""
+    """A tuple of numbers and arrays: a line that says of what types and shapes, then their bytes.
+
+    None for all else, which is computed again.
+    """
     if not isinstance(result, tuple) or not all(isinstance(part, float | int | np.ndarray) for part in result):
         return None
     arrays = [np.asarray(part) for part in result]
-    if any(array.dtype == object for array in arrays):
+    if not all(NUMBERS.fullmatch(array.dtype.str) for array in arrays):
         return None
-    stream = BytesIO()
-    for array in arrays:
-        np.save(stream, array, allow_pickle=False)
-    return stream.getvalue()
+    orders = ["F" if array.flags.fnc else "C" for array in arrays]
+    told = [[array.dtype.str, array.shape, order] for array, order in zip(arrays, orders, strict=True)]
+    parts = [array.tobytes("F" if order == "F" else "C") for array, order in zip(arrays, orders, strict=True)]
+    return b"\n".join([json.dumps(told).encode(), b"".join(parts)])
 
 
 def _unpacked(content: bytes) -> tuple[AnyArray, ...]:
-    stream, parts = BytesIO(content), []
-    while stream.tell() < len(content):
-        parts.append(np.load(stream, allow_pickle=False))
+    """The arrays of a record. Its length bounds theirs, and nothing in it is evaluated, as NumPy's own headers are."""
+    line, _, held = content.partition(b"\n")
+    parts, at = [], 0
+    for kind, shape, order in _described(line):
+        part = np.frombuffer(held, kind, min(prod(shape), len(held) + 1), at)  # too many: a ValueError
+        parts.append(part.reshape(shape, order=order).copy(order="K"))
+        at += part.nbytes
+    if at != len(held):
+        raise ValueError("a record is longer than its arrays")
     return tuple(parts)
+
+
+def _described(line: bytes) -> Iterator[tuple[str, tuple[int, ...], Literal["C", "F"]]]:
+    """Types, shapes and orders of the arrays of a record."""
+    for entry in _list(json.loads(line)):
+        kind, shape, order = _list(entry)
+        if not (isinstance(kind, str) and NUMBERS.fullmatch(kind) and order in ("C", "F")):
+            raise ValueError("a record holds something else than numbers")
+        if not all(type(n) is int and 0 <= n for n in _list(shape)):
+            raise ValueError("a record holds an array without a shape")
+        yield kind, tuple(shape), order
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("a record does not say what it holds")
+    return value
 
 
 class Recorder:

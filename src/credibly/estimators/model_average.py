@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.estimators.glm import BayesianGLM
@@ -40,6 +42,8 @@ class ModelAverage(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         Fitted models of positive weight.
     weights_ : dict of str to float
     log_weights_ : dict of str to float
+    n_features_in_, feature_names_in_
+        As the models have them.
 
     Examples
     --------
@@ -93,6 +97,10 @@ class ModelAverage(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         self.classes_ = classes
         self.models_ = {name: model for name, (model, _) in parts.items()}
         self.log_weights_ = {name: log_weight for name, (_, log_weight) in parts.items()}
+        first = next(iter(self.models_.values()))
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(first, name):
+                setattr(self, name, getattr(first, name))
         return self
 
     @property
@@ -109,6 +117,20 @@ class ModelAverage(ProbabilityMixin, ClassifierMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "log_weights_")
+
+    def __sklearn_tags__(self) -> Any:
+        """What every model takes, the average takes."""
+        tags, given = super().__sklearn_tags__(), [get_tags(it) for it in _estimators(self.models)]
+        tags.input_tags.sparse = all(it.input_tags.sparse for it in given)
+        tags.input_tags.allow_nan = all(it.input_tags.allow_nan for it in given)
+        return tags
+
+
+def _estimators(models: Any) -> list[BaseEstimator]:
+    """The models of a dict or a list, whether or not it may be compared: `fit` says what is wrong with it."""
+    given = models.values() if isinstance(models, Mapping) else models if isinstance(models, Iterable) else ()
+    parts = [it[-1] if isinstance(it, tuple) and it else it for it in given]
+    return [it for it in parts if isinstance(it, BaseEstimator)]
 
 
 def log_proba(model: Any, X: ArrayLike) -> Array:

@@ -14,6 +14,9 @@ from typing import Any, BinaryIO
 from credibly.errors import TableError
 
 CHUNK = 1 << 20  # the parser reads 32 of them ahead
+# Tables are packed to a tenth, sparse ones to a hundredth. What unpacks to far more was made to fill the memory.
+HARMLESS = 1 << 28  # bytes that may come out of any file, however short
+MOST_TIMES = 250
 
 # The longer marks first: UTF-32's begins like UTF-16's.
 BYTE_ORDER_MARKS = (
@@ -63,13 +66,21 @@ class Unpacked:
         file.seek(0)
         self.name, self.file, self.compression = name, file, compression_of(head)
         self._unpacked = COMPRESSIONS[self.compression][1](file) if self.compression else file
+        self._given = 0
 
     def read(self, size: int) -> bytes:
         """At most this many bytes; none at the end."""
         try:
-            return bytes(self._unpacked.read(size))
+            part = bytes(self._unpacked.read(size))
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             raise TableError(self._complaint(error)) from error
+        self._given += len(part)
+        if self.compression and self._given > max(HARMLESS, MOST_TIMES * self.file.tell()):
+            raise TableError(
+                f"{self.name} is compressed with {self.compression} and unpacks to more than {MOST_TIMES} times its "
+                "size, as files do that are made to fill the memory. If it is what you want, unpack it first."
+            )
+        return part
 
     def _complaint(self, error: Exception) -> str:
         if self.compression is None:
