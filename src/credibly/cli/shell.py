@@ -175,7 +175,9 @@ def _fail(message: str, code: int, call: Call) -> int:
 def _print(outcome: Outcome, said: list[str], call: Call) -> None:
     if call.as_json:
         result = plain(outcome.result) | ({"warnings": said} if said else {})
-        print(json.dumps({"command": call.name, "inputs": call.inputs, "result": result}, ensure_ascii=False), flush=True)
+        print(
+            json.dumps({"command": call.name, "inputs": call.inputs, "result": result}, ensure_ascii=False), flush=True
+        )
         return
     for note in said:
         print(f"note: {note}", file=sys.stderr)
