@@ -62,7 +62,7 @@ def failing(error):
     [
         (InputError("the file\n  is bad"), 2, "credibly work: the file is bad\n"),
         (FileNotFoundError(2, "No such file or directory", "x.csv"), 2, "credibly work: x.csv: No such file"),
-        (KeyboardInterrupt(), 130, "credibly work: Interrupted. Nothing was written"),
+        (KeyboardInterrupt(), 130, "credibly work: Interrupted. No file was left half-written."),
         (ZeroDivisionError("oh"), 1, "credibly work: Unexpected ZeroDivisionError: oh"),
         (ImportError("no pyarrow"), 2, "pip install 'credibly[cli]'"),
     ],

@@ -225,7 +225,7 @@ def test_a_save_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("credibly.persistence.npy.write", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(InputError, match=f"Cannot write {path}: No space left"):
         save(CASES["QuadraticDiscriminant, default"]().model, path)
     assert path.read_bytes() == before and [it.name for it in tmp_path.iterdir()] == ["model"]
 

@@ -41,6 +41,7 @@ NEVER_HELD = {
         data.ahead:Crew data.checkpoint:Checkpoint data.checkpoint:RecordedRows data.checkpoint:Recorder
         data.dask:DaskRows data.dask:Partitions
         data.parquet:ParquetRows data.parquet:_Buffer data.parquet:_Source data.parquet_columns:Batch
+        data.memory:_Group
         data.parquet_columns:Coded data.parquet_columns:Feature data.parquet_files:Files data.parquet_files:Piece
         data.parquet_files:State data.parquet_table:ParquetTable data.parquet_table:Place data.parquet_table:Reading
         data.parquet_table:Roles data.parquet_table:Unseen data.partitions:Asked data.partitions:Drawn

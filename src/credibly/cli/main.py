@@ -15,7 +15,7 @@ from credibly.cli.jobs import Page, Task
 from credibly.cli.models import Options, split_names
 from credibly.cli.progress import bar, busy
 from credibly.cli.reading import MISSING, ReadOptions, Table, columns_of, read_table
-from credibly.cli.shell import Json, Outcome, add_command, run_app
+from credibly.cli.shell import Json, Outcome, add_command, open_streams, run_app
 from credibly.cli.text import comparison_text, describe_columns, fit_text, saved_text, summary_text
 from credibly.data.files import check_name
 from credibly.errors import InputError
@@ -35,6 +35,7 @@ app = typer.Typer(
 
 def run() -> None:
     """Where the command `credibly` begins."""
+    open_streams()
     sys.exit(run_app(app, sys.argv[1:]))
 
 

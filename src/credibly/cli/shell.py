@@ -8,17 +8,19 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, redirect_stdout
+from contextlib import nullcontext, redirect_stdout, suppress
 from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
 import typer
 
 from credibly.cli.printable import printable, printable_json
+from credibly.data.files import told
 from credibly.errors import CrediblyError
 
 OWN = {"json", "debug"}
 DONE, UNEXPECTED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+STOPPED = "Interrupted. No file was left half-written."
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
@@ -87,19 +89,33 @@ def _option(name: str, kind: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
+def open_streams() -> None:
+    """Streams that were closed before Python began (`>&-`) read and write nothing.
+
+    Otherwise the next file that is opened would have the number of the stream, and be written to by whatever writes to
+    that number; and `print` to an error stream that is None goes to standard output, among the results.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
+
+
 def run_app(app: typer.Typer, arguments: list[str]) -> int:
     """Run the command that the arguments name; wrong ones are told in one line, too."""
+    name = next((word for word in arguments if not word.startswith("-")), "")
+    call = Call(name, {}, "--json" in arguments, "--debug" in arguments)
     try:
-        return int(app(arguments or ["--help"], standalone_mode=False) or DONE)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+        return _flushed(int(app(arguments or ["--help"], standalone_mode=False) or DONE))
+    except (KeyboardInterrupt, typer.Abort):
+        return _flushed(_fail(STOPPED, INTERRUPTED, call))
+    except OSError as error:  # of the help text
+        return _flushed(_fail(_one_line(error), BAD_INPUT, call))
     except Exception as error:
         # Typer's own errors, which come from another package in older releases, know their message and exit code.
         if not hasattr(error, "format_message"):
             raise
-        name = next((word for word in arguments if not word.startswith("-")), "")
         message = " ".join(error.format_message().split()) or "Nothing was asked: see credibly --help."
-        return _fail(message, BAD_INPUT, Call(name, {}, "--json" in arguments, False))
+        return _flushed(_fail(message, BAD_INPUT, call._replace(debug=False)))
 
 
 def run_command(function: Callable[[], Outcome], call: Call) -> int:
@@ -111,11 +127,11 @@ def run_command(function: Callable[[], Outcome], call: Call) -> int:
             warnings.simplefilter("always")
             outcome = function()
         said = list(dict.fromkeys(str(one.message) for one in caught if _concerns_user(one)))
-        _print(outcome, said, call)
+        with told("to standard output"):
+            _print(outcome, said, call)
     except KeyboardInterrupt:
-        return _fail("Interrupted. Nothing was written under a final name.", INTERRUPTED, call)
+        return _fail(STOPPED, INTERRUPTED, call)
     except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except (CrediblyError, OSError) as error:
         return _fail(_one_line(error), BAD_INPUT, call)
@@ -125,6 +141,15 @@ def run_command(function: Callable[[], Outcome], call: Call) -> int:
         what = f"Unexpected {type(error).__name__}: {_one_line(error)}"
         return _fail(f"{what} (a fault of credibly; --debug shows where).", UNEXPECTED, call)
     return DONE
+
+
+def _flushed(code: int) -> int:
+    """What standard output still holds is written now, or given up: when Python ends it would fail with a traceback."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 def _concerns_user(one: warnings.WarningMessage) -> bool:
@@ -142,7 +167,8 @@ def _fail(message: str, code: int, call: Call) -> int:
     if call.debug:
         print(printable(traceback.format_exc()), end="", file=sys.stderr)
     if call.as_json:
-        _print_json({"command": call.name, "inputs": call.inputs, "error": message})
+        with suppress(OSError):  # perhaps that is what failed; the line below tells it
+            _print_json({"command": call.name, "inputs": call.inputs, "error": message})
     print(printable(f"{f'credibly {call.name}'.strip()}: {message}"), file=sys.stderr)
     return code
 
@@ -159,8 +185,8 @@ def _print(outcome: Outcome, said: list[str], call: Call) -> None:
     sys.stdout.flush()
 
 
-def _print_json(told: dict[str, Any]) -> None:
-    print(printable_json(json.dumps(told, ensure_ascii=False)))
+def _print_json(answer: dict[str, Any]) -> None:
+    print(printable_json(json.dumps(answer, ensure_ascii=False)), flush=True)
 
 
 def plain(value: Any) -> Any:

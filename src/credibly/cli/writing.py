@@ -7,14 +7,14 @@ import gzip
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from credibly.cli.printable import printable
-from credibly.data.files import written_whole
+from credibly.data.files import told, written_whole
 from credibly.errors import TableError
 from credibly.tables.columns import shortened
 
@@ -25,7 +25,6 @@ __all__ = ["SUFFIXES", "TableWriter", "table_writer"]
 
 STANDARD_OUTPUT = "-"
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class TableWriter:
@@ -37,7 +36,7 @@ class TableWriter:
         self._rows: CsvRows | ParquetRows | None = None
 
     def __enter__(self) -> TableWriter:
-        with _told_in_one_line(self._path), ExitStack() as stack:
+        with _told(self._path), ExitStack() as stack:
             file = self._opened(stack)
             self._rows = ParquetRows(file) if self._suffix == ".parquet" else CsvRows(file)
             stack.callback(self._rows.abandon)
@@ -63,13 +62,13 @@ class TableWriter:
         """
         if self._rows is None:
             raise RuntimeError("table_writer is used as: with table_writer(path) as table: table.write(frame)")
-        with _told_in_one_line(self._path):
+        with _told(self._path):
             self._rows.write(as_arrow(frame))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        with _told_in_one_line(self._path):
+        with _told(self._path):
             if error is not None:
                 return self._stack.__exit__(kind, error, trace)  # what went wrong in the block goes on as it is
             with self._stack:
@@ -137,6 +136,8 @@ def suffix_of(path: str | os.PathLike[str]) -> str:
 
 @contextmanager
 def _standard_output() -> Iterator[IO[bytes]]:
+    if sys.__stdout__ is None:  # it was closed before Python began; whatever stands there now is read by nobody
+        raise OSError(errno.EBADF, "it is closed")
     sys.stdout.flush()
     if not sys.stdout.isatty():
         yield sys.stdout.buffer
@@ -147,17 +148,8 @@ def _standard_output() -> Iterator[IO[bytes]]:
     print(printable(shown.getvalue().decode()), end="", flush=True)
 
 
-@contextmanager
-def _told_in_one_line(path: str | os.PathLike[str]) -> Iterator[None]:
-    """A full disk and its like as one readable error; a reader of the pipe that has gone away is none."""
-    try:
-        yield
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        name = "to standard output" if os.fspath(path) == STANDARD_OUTPUT else path
-        advice = "Free some space or choose" if error.errno in FULL else "Choose"
-        raise TableError(f"Cannot write {name}: {error.strerror or error}. {advice} another place.") from error
+def _told(path: str | os.PathLike[str]) -> AbstractContextManager[None]:
+    return told("to standard output" if os.fspath(path) == STANDARD_OUTPUT else path, TableError)
 
 
 class CsvRows:

@@ -15,9 +15,14 @@ FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextmanager
 def told(path: str | os.PathLike[str], kind: type[InputError] = InputError, more: str = "") -> Iterator[None]:
-    """A full disk and its like, while `path` is written, as one readable error; `more` is further advice."""
+    """A full disk and its like, while `path` is written, as one readable error; `more` is further advice.
+
+    A reader of a pipe that has gone away is no error of the writer: that goes on as it is.
+    """
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         advice = "Free some space or choose" if error.errno in FULL else "Choose"
         raise kind(
@@ -41,6 +46,11 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
     Path
         To be opened and closed by the block, which may also replace it.
 
+    Notes
+    -----
+    An error and Ctrl-C leave nothing. A process that is killed cannot tidy up: what it leaves is hidden and called
+    ``.NAME.….part``, is never read, and may be deleted.
+
     Examples
     --------
     >>> import tempfile, pathlib
@@ -52,24 +62,32 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
     >>> final.read_text()
     '42'
     """
-    check_name(Path(path), overwrite)
-    final = Path(path).resolve()  # what a link points to is replaced, not the link
-    part = final.with_name(f".{final.name[:100]}.{secrets.token_hex(8)}.part")
-    part.touch(exist_ok=False)  # with the permissions of any new file, where tempfile's are the owner's only
+    with told(path):
+        check_name(Path(path), overwrite)
+        final = Path(path).resolve()  # what a link points to is replaced, not the link
+    part = final.with_name(f".{final.name[:50]}.{secrets.token_hex(8)}.part")  # 50 letters may be 200 bytes
     try:
+        with told(path):
+            part.touch(exist_ok=False)  # with the permissions of any new file, where tempfile's are the owner's only
         yield part
-        _flush(part)
-        if final.exists():
-            part.chmod(stat.S_IMODE(final.stat().st_mode))  # a file that only its owner may read stays so
-        _take_name(part, final, overwrite)
+        with told(path):
+            _flush(part)
+            if final.exists():
+                part.chmod(stat.S_IMODE(final.stat().st_mode))  # a file that only its owner may read stays so
+            _take_name(part, final, overwrite)
     finally:
-        part.unlink(missing_ok=True)
+        try:
+            part.unlink(missing_ok=True)
+        finally:  # Ctrl-C may have come between the line above and the system call
+            part.unlink(missing_ok=True)
 
 
 def check_name(final: Path, overwrite: bool) -> None:
     """Refuse a name that cannot be written to."""
     if not final.parent.is_dir():
         raise InputError(f"Cannot write {final}: the folder {final.parent} does not exist. Create it first.")
+    if final.is_symlink() and _goes_round(final):
+        raise InputError(f"Cannot write {final}: it is a link that leads back to itself. Give the name of a file.")
     if final.is_dir():
         raise InputError(f"Cannot write {final}: it is a folder. Give the name of a file.")
     if final.exists() and not final.is_file():
@@ -79,6 +97,14 @@ def check_name(final: Path, overwrite: bool) -> None:
             f"{final} exists already. Choose another name, or allow overwriting (overwrite=True; --force on the "
             "command)."
         )
+
+
+def _goes_round(link: Path) -> bool:
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _take_name(part: Path, final: Path, overwrite: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from credibly.data.columns import Columns
+from credibly.data.memory import refuse_beyond_memory
 from credibly.errors import DataWarning, InputError
 from credibly.estimators.linear_model import only
 from credibly.estimators.noise import NoiseChoice, read_noise
@@ -266,3 +267,10 @@ def check_size(n_rows: int, max_n: Any, plan: Plan, *, exact: bool = True) -> No
             "(credibly.basis.GaussianBasis with BayesianLogisticRegression), or raise max_n if the machine has the "
             "memory."
         )
+    if exact:
+        advice = (
+            "Use inducing points (inducing=500), a random subset of the rows, or a linear model on a basis "
+            "(credibly.basis.GaussianBasis with BayesianLogisticRegression)."
+        )
+        least = gigabytes(n_rows, plan.n_functions) / 2  # without a search for hyperparameters
+        refuse_beyond_memory(least * 1e9 / 8, f"a Gaussian process of {n_rows:,} rows", advice)

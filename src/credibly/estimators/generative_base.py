@@ -22,6 +22,7 @@ from credibly.estimators.generative_learning import (
     learn,
     print_step,
     refuse_completed,
+    refuse_large,
     sum_rows,
 )
 from credibly.estimators.generative_merging import check_mergeable, check_same_prior
@@ -295,6 +296,7 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
 
     def _learn(self, rows: GenerativeRows, base: JointSums | None, classes: AnyArray) -> None:
         family = self._plan.family
+        refuse_large(family, rows.X.shape[1], len(classes))
         lacking = rows.lacking(family)
         sums = sum_rows(family, rows.only(~lacking).rows(), len(classes))
         if base is None:

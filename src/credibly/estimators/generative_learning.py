@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from credibly.data.memory import refuse_beyond_memory
 from credibly.data.source import FEWEST_ROWS, Block, MemoryRows
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.conjugate import Integrate, Joint, JointSums, PlugIn, Rule
@@ -20,6 +21,7 @@ from credibly.numerics.linalg import DesignMatrix, is_sparse
 from credibly.numerics.newton import Status
 
 BLOCK_NUMBERS = 400_000
+COPIES = 3  # of the statistics that a fit holds at the same time, at the least: sums, what is believed, and one at work
 
 
 class GenerativeRows(NamedTuple):
@@ -56,6 +58,18 @@ class GenerativeRows(NamedTuple):
         with np.errstate(over="ignore"):
             suspicious = np.isnan(self.X.sum(dtype=np.float64))
         return unlabelled | np.isnan(self.X).any(axis=1) if suspicious else unlabelled
+
+
+def refuse_large(family: ClassConditional[Any], n_columns: int, n_classes: int) -> None:
+    """Raise where the statistics of the classes do not fit into memory."""
+    sums = n_columns * n_classes
+    if isinstance(family, FullGaussian):
+        sums += n_columns**2 * (1 if family.shared else n_classes)
+    refuse_beyond_memory(
+        COPIES * sums,
+        f"what is learnt of {n_columns:,} columns in {n_classes:,} classes",
+        "Use fewer columns, or independent ones (NaiveBayes), which need no matrix of all pairs of columns.",
+    )
 
 
 def in_long_blocks(rows: MemoryRows) -> MemoryRows:

@@ -9,7 +9,7 @@ import numpy as np
 
 from credibly.data.source import Block, Rows
 from credibly.errors import InputError
-from credibly.estimators.generative_learning import Learnt, class_sums
+from credibly.estimators.generative_learning import Learnt, class_sums, refuse_large
 from credibly.estimators.stored import Look, codes_of, joined_labels, labels_of, read_names, refuse_no_weight
 from credibly.estimators.validation import LARGEST, first_row, named, refuse_one_class
 from credibly.inference.conjugate import JointSums
@@ -46,6 +46,7 @@ def fit_stored(model: GenerativeLearning, rows: Any) -> None:
     coded = rows.encoded(partial(codes_of, extent.labels))
     try:
         model._plan = plan = _plan(model, coded, extent)
+        refuse_large(plan.family, len(plan.names), len(extent.labels))
         sums = _sums(plan.family, coded.through(plan.encode), len(extent.labels))
         sums = sums.take(np.flatnonzero(np.isin(extent.labels, classes)))  # others have no row that counts
         model._declared, model._entropy, model._completed = set(), 0.0, False

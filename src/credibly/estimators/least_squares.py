@@ -21,6 +21,7 @@ from credibly.estimators.not_in_memory import ScoreMixin, is_stored, refuse_resu
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.stored import AnyTable, AnyTraining, read_stored, stored_rows, with_references
 from credibly.estimators.validation import all_or_nothing, read_training
+from credibly.estimators.wide_learning import refuse_large
 from credibly.inference.objective import PriorDensity
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.inference.student import IndependentStudent
@@ -30,6 +31,8 @@ from credibly.model.likelihoods.links import Identity
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import PSD
+
+STACKED_ARRAYS = 2  # of all pairs of the weights of all classes, at the least
 
 
 class LeastSquaresClassifier(ScoreMixin, ClassifierMixin, LinearModel):
@@ -138,6 +141,7 @@ class LeastSquaresClassifier(ScoreMixin, ClassifierMixin, LinearModel):
         codes = [1] if len(table.classes) == 2 else range(len(table.classes))
         coded = [table.recoded(partial(_signed, code=c, size=float(self.targets))) for c in codes]
         problem = self._problem(FamilyLikelihood(Normally(), Identity()), coded[0])
+        refuse_large(len(coded) * problem.shape.per_output, STACKED_ARRAYS)
         search = self._search()
         fits = [_regression(_with_rows(problem, rows, self.n_jobs), self.prior, search) for rows in coded]
         shape = WeightShape(problem.shape.n_features, len(fits), problem.shape.intercept)

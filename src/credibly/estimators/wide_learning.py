@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from credibly.data.memory import refuse_beyond_memory
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.inference.curvature import RowParts, RowPasses
@@ -24,6 +25,8 @@ from credibly.model.priors import Normal
 from credibly.numerics.low_rank import LARGEST_FULL
 from credibly.numerics.newton import Status
 
+FULL_ARRAYS = 5  # of all pairs of weights that a fit holds at the same time, at the least
+WIDE_VECTORS = 4  # of all weights that a fit without such matrices holds, at the least
 FEWEST_WIDE = 1_000  # weights: below that the matrix of all pairs is no burden
 
 
@@ -56,6 +59,7 @@ def learn_wide(problem: Problem, choice: PriorChoice, search: Search) -> Learnt 
     way = way_of(problem)
     if way is Way.FULL or not _possible(problem, choice, search):
         return None
+    _refuse_large_wide(problem, way)
     try:
         return _learn_without(problem, choice, search, way)
     except NotPositiveDefinite:  # at the edge of a link's domain, which the search in weights knows how to leave
@@ -98,6 +102,21 @@ def refuse_wide(problem: Problem) -> None:
             "solver='newton', label_noise=0, and the logit, probit, softmax and other log-concave likelihoods. Or use "
             "fewer columns."
         )
+    refuse_large(M)
+
+
+def refuse_large(n_weights: int, arrays: int = FULL_ARRAYS) -> None:
+    """Raise where so many matrices of all pairs of weights do not fit into memory."""
+    advice = "Use fewer columns, or a machine with more memory."
+    refuse_beyond_memory(arrays * n_weights**2, f"the matrices of all pairs of {n_weights:,} weights", advice)
+
+
+def _refuse_large_wide(problem: Problem, way: Way) -> None:
+    """The same for fits that do without them."""
+    M, scores = problem.shape.total, problem.rows.n_rows * problem.shape.n_outputs
+    pairs = scores**2 if way is Way.ROWS else 0
+    advice = "Use fewer columns, or fewer classes."
+    refuse_beyond_memory(WIDE_VECTORS * M + pairs, f"a fit of {M:,} weights to {problem.rows.n_rows:,} rows", advice)
 
 
 def _scaled_rows(problem: Problem, likelihood: Likelihood | Categorical, search: Search) -> Learnt:

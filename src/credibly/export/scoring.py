@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from credibly._version import __version__
-from credibly.data.files import written_whole
+from credibly.data.files import told, written_whole
 from credibly.errors import InputError, NotDefinedError
 from credibly.export.checks import with_check
 from credibly.export.documents import describe
@@ -65,7 +65,7 @@ def to_json(
     described = described.more(_QUANTILES | (describe_table(model) if is_table_model(model) else {}))
     text = lines(_HEAD | with_check(model, described))
     if path is not None:
-        with written_whole(path, overwrite=overwrite) as part:
+        with written_whole(path, overwrite=overwrite) as part, told(path):
             part.write_text(text, encoding="utf-8")
     return text
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from credibly._version import __version__
-from credibly.data.files import written_whole
+from credibly.data.files import told, written_whole
 from credibly.errors import InputError, ModelFileError
 from credibly.numerics.arrays import AnyArray
 from credibly.persistence import container, strict_json
@@ -50,7 +50,7 @@ def save(model: Any, path: PathLike, *, overwrite: bool = True) -> None:
     ------
     InputError
         If the model is not fitted, or holds something that model files do not (a function, a class of your own); the
-        message says where.
+        message says where. Also where the file cannot be written: its folder is missing, the disk is full.
 
     See Also
     --------
@@ -80,7 +80,7 @@ def save(model: Any, path: PathLike, *, overwrite: bool = True) -> None:
             f"{strict_json.depth(text)} levels deep; a file has room for {container.MOST_HEADER} and "
             f"{strict_json.MOST_DEPTH}. Does it hold labels or levels by the million?"
         )
-    with written_whole(path, overwrite=overwrite) as part:
+    with written_whole(path, overwrite=overwrite) as part, told(path):
         container.write(part, text, encoder.arrays)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from credibly.comparison.progress import Progress
 from credibly.comparison.result import Comparison
-from credibly.data.files import written_whole
+from credibly.data.files import told, written_whole
 from credibly.diagnostics.inputs import check_level, whole
 from credibly.errors import InputError
 from credibly.report import asked, performance, provenance
@@ -88,8 +88,9 @@ def report(
     with target as part:  # entered first, so that a name that is taken is told before the work is done
         parts = _parts(material)
         page = Report(parts["title"], rendered(parts), parts["headline"])
-        if part is not None:
-            part.write_text(page.html, encoding="utf-8", newline="\n")
+        if path is not None and part is not None:
+            with told(path):
+                part.write_text(page.html, encoding="utf-8", newline="\n")
     return page
 
 
