@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from credibly.errors import ImproperPriorError, InputError
+from credibly.estimators.containers import as_vector
 from credibly.estimators.gaussian_process_results import GaussianProcessResults
 from credibly.estimators.generative_results import GenerativeClassifierBase
 from credibly.estimators.glm import BayesianGLM
@@ -153,6 +154,7 @@ def classes_of(y: Any, candidates: list[Candidate]) -> AnyArray:
     """The classes among the labels, which fitted models must have been built for, too."""
     if y is None:
         raise InputError("A comparison requires y to be passed, but the target y is None. Give the label of every row.")
+    y = as_vector(y)
     labels = y if isinstance(y, np.ndarray) or hasattr(y, "__array__") else np.asarray(y, dtype=object)
     array = np.asarray(labels).reshape(-1)
     markers = {str(getattr(it.final, "unlabelled", None)) for it in candidates if it.generative} - {"None"}

@@ -77,7 +77,8 @@ def compare(
     )
     rows = _measured(candidates, X, y, request, n_jobs)
     if all(row.error for row in rows):
-        failures = "; ".join(f"{row.name!r}: {row.error}" for row in rows)
+        said = {row.error for row in rows}
+        failures = said.pop() if len(said) == 1 else "; ".join(f"{row.name!r}: {row.error}" for row in rows)
         raise InputError(f"Every model failed. {failures}")
     if all(np.isnan(row.score(by)) for row in rows):
         raise InputError(f"No model can be ranked by {by!r}: none has a number there that is defined for every row.")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from credibly.errors import DataWarning, InputError
+from credibly.estimators.containers import named
 from credibly.estimators.left_out import constant_columns, empty_columns, refuse_news, warn_left_out, warn_no_counts
 from credibly.estimators.mixed_columns import (
     Column,
@@ -23,7 +24,6 @@ from credibly.estimators.mixed_columns import (
     infer,
 )
 from credibly.estimators.plans import GaussianPlan, Plan, Statistics
-from credibly.estimators.validation import named
 from credibly.model.class_conditionals.bernoulli import Bernoulli
 from credibly.model.class_conditionals.categorical import Categorical, Counts, relevelled
 from credibly.model.class_conditionals.choices import Independent, MultivariateGaussian, one_family

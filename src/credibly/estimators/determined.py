@@ -7,8 +7,8 @@ import numpy as np
 from credibly.data.source import Block, MemoryRows, Rows, add
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import CollinearityError, SeparationError
+from credibly.estimators.containers import named
 from credibly.estimators.problem import Learnt, Problem
-from credibly.estimators.validation import named
 from credibly.estimators.wide_learning import refuse_wide
 from credibly.inference.objective import Contrast, row_slopes, scores
 from credibly.model.likelihoods.families import NegativeBinomial, Poisson

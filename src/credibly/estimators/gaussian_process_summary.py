@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from credibly.estimators.containers import named
 from credibly.estimators.summary import Summary
-from credibly.estimators.validation import named
 from credibly.inference.kernel_evidence import AT_BOUND
 from credibly.inference.posterior import normal_quantile
 from credibly.model.kernels import Kernel

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from credibly.errors import InputError
-from credibly.estimators.validation import named
+from credibly.estimators.containers import named
 from credibly.model.class_conditionals.base import NotDetermined
 from credibly.model.class_weights import ClassWeights, FixedWeights, LearnedWeights, Proportions
 from credibly.model.conjugate_priors import ConjugatePrior, Dirichlet

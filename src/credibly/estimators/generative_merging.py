@@ -8,8 +8,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.errors import InputError
+from credibly.estimators.containers import named
 from credibly.estimators.generative_learning import refuse_completed
-from credibly.estimators.validation import feature_names, named
+from credibly.estimators.validation import feature_names
 
 SAME = ("parameters", "class_prior", "features", "class_conditional", "shrinkage")
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from credibly.errors import DataWarning, InputError
+from credibly.estimators.containers import named
 from credibly.estimators.mixed_columns import GLANCE, MixedTable, Table, column_of
-from credibly.estimators.validation import is_missing, named
+from credibly.estimators.validation import is_missing
 from credibly.model.class_conditionals.gaussian import Gaussian
 from credibly.model.class_conditionals.rates import Poisson
 from credibly.numerics.arrays import Array, Codes

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +18,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from credibly.errors import CellTypeError, InputError
+from credibly.estimators.containers import as_table
 from credibly.estimators.validation import canonical, feature_names, read_numbers
 from credibly.model.class_conditionals.bernoulli import Bernoulli
 from credibly.model.class_conditionals.categorical import Categorical
@@ -26,6 +29,7 @@ from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import DesignMatrix
 
 GLANCE = 1000  # rows that are looked at first
+TIMES = {"datetime", "date", "time", "timedelta", "Timestamp", "Timedelta", "Period"}
 
 
 class Column(NamedTuple):
@@ -85,11 +89,12 @@ Table: TypeAlias = MixedTable | DesignMatrix
 
 def read_table(estimator: BaseEstimator, X: Any, *, reset: bool) -> Table:
     """A table of numbers as it is, or one with other columns to be encoded."""
+    X = as_table(X)
     if _plain(X):
         return canonical(read_numbers(estimator, X, reset=reset))
     try:
         validate_data(estimator, X, reset=reset, skip_check_array=True)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise InputError(str(error)) from error
     if not hasattr(X, "columns"):
         boolean = isinstance(X, np.ndarray) and X.dtype.kind == "b"
@@ -148,7 +153,7 @@ def _numbers(series: Any) -> Array:
     """A column of numbers or booleans, NaN where missing, of pandas or polars."""
     if hasattr(series, "isna"):
         missing = np.asarray(series.isna())
-        filled = series.where(~series.isna(), 0) if missing.any() else series
+        filled = series.where(~series.isna(), False if series.dtype == "boolean" else 0) if missing.any() else series
         return np.where(missing, np.nan, filled.to_numpy().astype(float))
     things = series.to_list()
     return np.array([np.nan if v is None else float(v) for v in things])
@@ -165,19 +170,28 @@ def _column(values: AnyArray, name: str) -> Column:
     things = values.tolist()
     present = [v for v in things if not _missing(v)]
     if any(isinstance(v, np.datetime64 | np.timedelta64) for v in present) or any(
-        type(v).__name__ in {"datetime", "date", "Timestamp"} for v in present[:1]
+        type(v).__name__ in TIMES for v in present[:1]
     ):
         raise InputError(f"Column {name!r} holds dates: turn it into numbers first (days, years).")
-    if all(isinstance(v, int | float | np.number | np.bool_) for v in present):
-        numbers = np.array([np.nan if _missing(v) else float(v) for v in things])
+    if all(isinstance(v, Real | Decimal | np.bool_) for v in present):
+        numbers = _floats(things, name)
         return Column(numbers, text=False, boolean=bool(present) and all(isinstance(v, bool) for v in present))
-    strange = next((v for v in present if not isinstance(v, Hashable)), None)
+    strange = next((v for v in present if not isinstance(v, Hashable) or isinstance(v, complex)), None)
     if strange is not None:
         raise CellTypeError(
             f"Column {name!r} holds {strange!r}: a cell's argument must be a string or a number (or another hashable "
             "thing that names a category)."
         )
     return Column(np.array([None if _missing(v) else v for v in things], dtype=object), text=True)
+
+
+def _floats(things: list[Any], name: str) -> Array:
+    try:
+        return np.array([np.nan if _missing(v) else float(v) for v in things])
+    except OverflowError as error:
+        raise InputError(
+            f"Column {name!r} holds whole numbers beyond the range of float64; change its unit."
+        ) from error
 
 
 def _missing(value: Any) -> bool:

@@ -20,8 +20,9 @@ from sklearn.utils import check_array
 from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
 from credibly.errors import CollinearityError, InputError, NoRowsError
+from credibly.estimators.containers import named
 from credibly.estimators.linear_model import LinearModel
-from credibly.estimators.validation import Training, canonical, named
+from credibly.estimators.validation import Training, canonical
 from credibly.inference.frame import Frame
 from credibly.inference.hypotheses import HypothesisResult
 from credibly.inference.objective import Objective

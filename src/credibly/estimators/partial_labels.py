@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import column_or_1d
 
 from credibly.errors import InputError
+from credibly.estimators.containers import as_vector
 from credibly.estimators.validation import check_labels, is_missing, sorted_labels
 from credibly.inference.em import UNLABELLED
 from credibly.numerics.arrays import AnyArray, Array, Codes
@@ -31,7 +32,7 @@ def read_partial_labels(y: Any, marker: Any, n_rows: int, *, some_label: bool = 
     """Codes into the sorted classes found; None, NaN, pd.NA and the marker are rows without a label."""
     if y is None:
         raise InputError("This estimator requires y to be passed, but the target y is None.")
-    labels = _one_dimensional(y)
+    labels = _one_dimensional(as_vector(y))
     if len(labels) != n_rows:
         raise InputError(f"y has {len(labels)} labels for {n_rows} rows of X.")
     known = ~_without_label(labels, marker)
@@ -43,7 +44,8 @@ def read_partial_labels(y: Any, marker: Any, n_rows: int, *, some_label: bool = 
     if given.dtype.kind == "f" and not np.isfinite(given).all():
         raise InputError("Input y contains infinity or a value too large for a label.")
     if given.dtype == object:
-        given = np.array(given.tolist())  # strings and numbers get their own type back
+        if not any(isinstance(label, list | tuple) for label in given):
+            given = np.array(given.tolist())  # strings and numbers get their own type back
         if given.ndim != 1 or (given.dtype.kind in "US" and not all(isinstance(v, str) for v in labels[known])):
             given = labels[known]
     check_labels(given)
@@ -54,8 +56,8 @@ def read_partial_labels(y: Any, marker: Any, n_rows: int, *, some_label: bool = 
 
 
 def _one_dimensional(y: Any) -> AnyArray:
-    if hasattr(y, "isna") and hasattr(y, "to_numpy") and bool(np.any(y.isna())):
-        y = y.astype(object).to_numpy()  # so that whole numbers stay whole beside pandas' NA
+    if hasattr(y, "isna") and bool(np.any(y.isna())):
+        y = np.asarray(y, dtype=object)  # so that whole numbers stay whole beside pandas' NA
     values = y if hasattr(y, "__array__") else np.asarray(y, dtype=None if _uniform(y) else object)
     try:
         return np.asarray(column_or_1d(values, warn=True))
@@ -71,7 +73,7 @@ def _uniform(y: Any) -> bool:
 def _without_label(labels: AnyArray, marker: Any) -> AnyArray:
     if labels.dtype == object:
         missing = np.array([is_missing(label) for label in labels.tolist()], dtype=bool)
-    elif labels.dtype.kind == "f":
+    elif labels.dtype.kind in "fmM":
         missing = np.isnan(labels)
     else:
         missing = np.zeros(len(labels), dtype=bool)

@@ -11,13 +11,10 @@ from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
 from credibly.errors import InputError
+from credibly.estimators.containers import named
 from credibly.estimators.left_out import constant_columns, empty_columns, refuse_news, warn_left_out
-from credibly.estimators.mixed_columns import (
-    MixedTable,
-    Table,
-    read_table,
-)
-from credibly.estimators.validation import LARGEST, canonical, feature_names, named, read_numbers
+from credibly.estimators.mixed_columns import GLANCE, Column, MixedTable, Table, column_of, read_table
+from credibly.estimators.validation import LARGEST, SMALLEST, canonical, feature_names, read_numbers
 from credibly.model.class_conditionals.base import ClassConditional, Prior
 from credibly.model.class_conditionals.columns import cells
 from credibly.model.class_conditionals.multivariate import FullGaussian, with_columns, without_columns
@@ -98,12 +95,14 @@ class GaussianPlan(Plan):
         empty = empty_columns(table)
         if len(empty) == len(names):
             raise InputError("X has no values: every cell is missing (NaN).")
-        warn_left_out(names, list(empty), "has no values")
         constant = constant_columns(table) if drop_constant and not family.shared else {}
-        warn_left_out(names, list(constant), "has one value only")
         used = [j for j in range(len(names)) if j not in empty and j not in constant]
         if not used:
-            raise InputError("X is constant: no column has more than one value.")
+            raise InputError(
+                "X is constant: no column has more than one value, and a covariance in every class needs one that has."
+            )
+        warn_left_out(names, list(empty), "has no values")
+        warn_left_out(names, list(constant), "has one value only")
         return cls(family, names, np.array(used), dict.fromkeys(empty) | constant)
 
     def encode(self, table: Table) -> DesignMatrix:
@@ -161,13 +160,50 @@ def read_generative(estimator: BaseEstimator, X: Any, *, mixed: bool, reset: boo
             if e > LARGEST
         ]
     else:
+        _refuse_sparse_gaps(table, feature_names(estimator))
         bad = _too_large(table, feature_names(estimator))
     if bad:
         raise InputError(
             f"X has infinity (inf), or values beyond 1e100, in column {named(bad)}: their squares cannot be "
             "represented. Drop those rows, or change the unit; a missing cell is NaN."
         )
+    if reset:
+        _refuse_tiny(table, feature_names(estimator))
     return table
+
+
+def _refuse_sparse_gaps(table: DesignMatrix, names: list[str]) -> None:
+    if isinstance(table, csr_array) and np.isnan(table.data).any():
+        bad = np.asarray(names)[np.unique(table.indices[np.isnan(table.data)])]
+        raise InputError(
+            f"X is sparse and has NaN in column {named(bad)}: missing cells are taken in dense tables only. Use "
+            "X.toarray() if it fits into memory, or drop those rows."
+        )
+
+
+def _refuse_tiny(table: Table, names: list[str]) -> None:
+    """Refuse columns that vary by so little that variances underflow."""
+    bad = [names[j] for j in _doubtful(table) if _tiny(column_of(table, j))]
+    if bad:
+        raise InputError(
+            f"X has values that differ by less than 1e-100 in column {named(bad)}: variances of that size cannot be "
+            "represented. Change the unit of the column."
+        )
+
+
+def _doubtful(table: Table) -> list[int]:
+    """Columns that may be such; most are seen at a glance to vary by more."""
+    if isinstance(table, MixedTable):
+        return [j for j, column in enumerate(table.columns) if not column.text]
+    if isinstance(table, csr_array):
+        return list(np.unique(table.indices[np.abs(table.data) < SMALLEST]))
+    head = table[:GLANCE]
+    return list(np.flatnonzero(~(np.fmax.reduce(head) - np.fmin.reduce(head) >= SMALLEST)))
+
+
+def _tiny(column: Column) -> bool:
+    present = column.values[~np.isnan(column.values)]
+    return bool(len(present)) and 0 < float(present.max()) - float(present.min()) < SMALLEST
 
 
 def _too_large(table: DesignMatrix, names: list[str]) -> list[str]:

@@ -19,6 +19,7 @@ from credibly.data.columns import Columns, describe_block, merge_columns
 from credibly.data.lazy import is_dask
 from credibly.data.source import Block, Code, Rows, Stored
 from credibly.errors import InputError, NewClassError
+from credibly.estimators.containers import named
 from credibly.estimators.validation import (
     NO_WEIGHT,
     Table,
@@ -27,7 +28,6 @@ from credibly.estimators.validation import (
     check_labels,
     feature_names,
     n_threads,
-    named,
     refuse_missing_labels,
     refuse_not_finite,
     refuse_one_class,

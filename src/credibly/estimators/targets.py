@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 
 from credibly.data.source import Block, Rows, Stored, add
 from credibly.errors import InputError
+from credibly.estimators.containers import as_numbers
 from credibly.estimators.stored import AnyTraining, StoredTraining, first_pass, read_names
 from credibly.estimators.validation import (
     LARGEST,
@@ -44,16 +45,10 @@ def read_targets(
     reset: bool = True,
 ) -> Targets:
     """Columns, targets, weights and offsets of a training table, or an error that says what to change."""
+    y = as_numbers(y)
     table, y = read_numbers(estimator, X, y, reset=reset, y_numeric=True, multi_output=isinstance(family, Binomial))
     X = canonical(table)
     weight = read_weights(sample_weight, X)
-    try:
-        y = np.asarray(y, dtype=float)
-    except ValueError as error:
-        raise InputError(
-            f"y holds text where numbers are expected ({error}). Targets of a regression are numbers; for labels use a "
-            "classifier."
-        ) from error
     if not np.isfinite(y).all():
         bad = np.flatnonzero(~np.isfinite(y if y.ndim == 1 else y.sum(axis=1)))
         raise InputError(f"y contains NaN or infinity in {len(bad)} rows, the first in row {bad[0]}; drop those rows.")

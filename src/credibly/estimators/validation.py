@@ -18,7 +18,8 @@ from sklearn.utils.validation import (
 
 from credibly.data.columns import Columns, describe
 from credibly.data.source import Code, MemoryRows, Rows, Start
-from credibly.errors import InputError, NewClassError
+from credibly.errors import CellTypeError, InputError, NewClassError
+from credibly.estimators.containers import ENCODE, as_table, as_vector, named, refuse_text, refuse_weight_types
 from credibly.estimators.not_in_memory import is_stored, refuse_stored
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -26,11 +27,6 @@ from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, is_sparse
 
 LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
-MOST_NAMED = 5
-ENCODE = (
-    "Encode text and categories first, e.g. with scikit-learn's OneHotEncoder in a ColumnTransformer, or "
-    "pandas.get_dummies."
-)
 FEW_LABELS = 1000
 NO_WEIGHT = "sample_weight is zero for every row; give at least one row a positive weight."
 
@@ -139,6 +135,7 @@ def read_training(
     sparse: bool = True,
 ) -> Table:
     """Columns, codes and weights of a training table, or an error that says what to change."""
+    y = as_vector(y)
     refuse_missing_labels(y)
     X, y = read_numbers(estimator, X, y, reset=reset, sparse=sparse)
     check_labels(y)
@@ -155,13 +152,21 @@ def check_labels(y: AnyArray) -> None:
     """Refuse targets that are no labels."""
     if y.dtype.kind in "biuUS":  # whole numbers and strings are labels by their type
         return
+    if y.dtype.kind == "f" and not np.isfinite(y).all():
+        raise InputError("y contains infinity or a value too large for a label; drop those rows.")
     try:
         np.unique(y)
-        check_classification_targets(y)
     except TypeError as error:
         raise InputError(f"y mixes labels that cannot be put in order ({error}); use labels of one type.") from error
-    except ValueError as error:
-        raise InputError(f"y cannot be used as class labels: {error}") from error
+    try:
+        check_classification_targets(y)
+    except (TypeError, ValueError) as error:
+        if y.dtype != object or "continuous" in str(error):
+            raise InputError(f"y cannot be used as class labels: {error}") from error
+        raise InputError(
+            f"y holds labels of type {type(y[0]).__name__}; expected text, whole numbers or booleans. Write them as "
+            "text, e.g. [str(label) for label in y]."
+        ) from error
 
 
 def refuse_one_class(found: AnyArray, *, updatable: bool = True) -> None:
@@ -202,6 +207,7 @@ def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse:
     """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
     if is_stored(X):
         refuse_stored(X)
+    X = as_table(X)
     refuse_text(X)
     if issparse(X) and not sparse:
         raise InputError(
@@ -214,7 +220,15 @@ def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse:
     except ValueError as error:
         if "could not convert string to float" in str(error):
             raise InputError(f"X holds text where numbers are expected ({error}). {ENCODE}") from error
+        if "with a sequence" in str(error):
+            raise InputError(f"X holds lists or arrays in its cells ({error}); a cell is one number.") from error
         raise InputError(str(error)) from error
+    except OverflowError as error:
+        raise InputError(f"X holds whole numbers beyond the range of float64 ({error}); change the unit.") from error
+    except TypeError as error:
+        if "eature names" in str(error):
+            raise InputError(str(error)) from error
+        raise CellTypeError(f"X holds what is no number ({error}). {ENCODE}") from error
 
 
 def canonical(X: Any) -> DesignMatrix:
@@ -269,6 +283,7 @@ def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | No
     """Weights as float64, None for all ones."""
     if sample_weight is None:
         return None
+    refuse_weight_types(sample_weight)
     try:
         weight = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
     except ValueError as error:
@@ -280,6 +295,11 @@ def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | No
         )
     if not weight.any():
         raise InputError(NO_WEIGHT)
+    if weight.max() > LARGEST or weight[weight > 0].min() < SMALLEST:
+        raise InputError(
+            f"sample_weight must be 0, or from 1e-100 to 1e100, so that sums of squares can be represented; got "
+            f"{weight.min():.3g} to {weight.max():.3g}. Divide all weights by their mean."
+        )
     return weight
 
 
@@ -287,10 +307,9 @@ def refuse_missing_labels(y: ArrayLike, start: Start | None = None) -> None:
     """A missing label is an error for a discriminative model; `start` says which rows those of a part are."""
     values = y if isinstance(y, np.ndarray) or hasattr(y, "__array__") else np.asarray(y, dtype=object)
     array = np.asarray(values)
-    if array.ndim != 1 or not (array.dtype == object or array.dtype.kind == "f"):
+    if array.ndim != 1 or array.dtype.kind not in "OfmM":
         return
-    numbers = array.dtype.kind == "f"
-    missing = np.flatnonzero(np.isnan(array) if numbers else [is_missing(label) for label in array])
+    missing = np.flatnonzero([is_missing(label) for label in array] if array.dtype == object else np.isnan(array))
     if missing.size:
         few = f" in {missing.size} of {len(array)} rows" if start is None else ""
         first = f"row {missing[0]}" if start is None else start.told(int(missing[0]))
@@ -305,34 +324,14 @@ def is_missing(label: Any) -> bool:
     return label is None or (str(label) in {"nan", "<NA>", "NaT"} and not isinstance(label, str))
 
 
-def refuse_text(X: Any) -> None:
-    """Columns of strings or categories are named before NumPy stumbles over them."""
-    dtypes = getattr(X, "dtypes", None)
-    columns = getattr(X, "columns", None)
-    if columns is None or dtypes is None:
-        _refuse_text_array(X)
-        return
-    text = [name for name, dtype in zip(columns, dtypes, strict=True) if _is_text(dtype)]
-    if text:
-        raise InputError(f"X has columns that are not numbers: {named(text)}. {ENCODE}")
-
-
-def _is_text(dtype: Any) -> bool:
-    name = str(dtype).lower()
-    return name.startswith(("str", "category", "categorical", "enum", "datetime", "date", "large_string"))
-
-
-def _refuse_text_array(X: Any) -> None:
-    if isinstance(X, np.ndarray) and X.dtype.kind in "US":
-        raise InputError(f"X is an array of strings; expected numbers. {ENCODE}")
-
-
 def check_columns(columns: Columns, X: DesignMatrix | None, names: Sequence[str]) -> None:
     """Refuse what is not finite (if that is not known yet: X), and magnitudes whose squares leave floating point."""
     extreme = np.maximum(np.abs(columns.low), np.abs(columns.high))
     if X is not None and not np.isfinite(extreme).all():
         refuse_not_finite(X, names)
-    tiny = ~columns.constant & (columns.high - columns.low < SMALLEST)
+    tiny = ~columns.constant & (
+        columns.high / 2 - columns.low / 2 < SMALLEST / 2
+    )  # halves: the difference may overflow
     for wrong, what in (
         (extreme > LARGEST, "values beyond 1e100"),
         (tiny, "values that differ by less than 1e-100"),
@@ -374,13 +373,6 @@ def feature_names(estimator: BaseEstimator) -> list[str]:
     """Names of the columns, x0 … where they have none."""
     names = getattr(estimator, "feature_names_in_", getattr(estimator, "_told_names", None))
     return [f"x{j}" for j in range(estimator.n_features_in_)] if names is None else [str(name) for name in names]
-
-
-def named(names: Sequence[Any] | AnyArray) -> str:
-    """A few names in quotes, and how many more there are."""
-    shown = ", ".join(repr(str(name)) for name in list(names)[:MOST_NAMED])
-    more = len(names) - MOST_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def n_threads(n_jobs: Any) -> int | None:
