@@ -139,8 +139,9 @@ bench-full: $(BENCH)  ## … all shapes and all peers: hours, on a machine that 
 	$(BENCH_RUN) -m benchmarks full $(BENCH_ARGS)
 
 coverage: $(DEV)  ## lines and branches that the tests reach in the rooms that compute numbers; fails below 95 %
-	@rm -f .coverage .coverage.*
-	NUMBA_CACHE_DIR=$$(mktemp -d) $(RUN) -m pytest tests src $(PYTEST_ARGS) --cov --cov-report=  # compiles: seen, too
+	@rm -rf .coverage .coverage.* $(VENV)/kernels
+	@# Kernels are compiled anew: the functions that write them in LLVM's words run only then.
+	NUMBA_CACHE_DIR=$(CURDIR)/$(VENV)/kernels $(RUN) -m pytest tests src $(PYTEST_ARGS) --cov --cov-report=
 	$(RUN) -m coverage report --skip-covered --show-missing
 	$(RUN) -m coverage json -q -o - | $(RUN) tests/coverage_by_room.py
 

@@ -8,6 +8,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import multivariate_normal, norm
 
 from credibly.errors import NotPositiveDefinite
+from credibly.inference import ep
 from credibly.inference.ep import (
     SiteLatents,
     Sites,
@@ -420,3 +421,12 @@ def test_a_mixture_of_sweeps_that_makes_no_gaussian_is_forgotten():
     pace.mixing.forget = lambda: forgotten.append(True)
     assert _all_at_once(Delicate(0.0, 2.0), GOAL, pace).sites.tau == 1.0
     assert forgotten
+
+
+def test_a_pass_that_meets_a_cavity_that_is_none_is_refused(monkeypatch):
+    """Its mass is not known, and neither is the evidence."""
+    problem = Latents(np.eye(2), np.ones(2), PROBIT)
+    passed = sequential_sweep(SiteLatents.of(problem, Sites(np.zeros(2), np.zeros(2))))
+    monkeypatch.setattr(ep, "sequential_sweep", lambda state: passed._replace(log_masses=np.array([-0.7, np.nan])))
+    with pytest.raises(NotPositiveDefinite, match="lost in rounding: the kernel's values are too large"):
+        assumed_density_filtering(problem)

@@ -143,3 +143,12 @@ def test_a_quadratic_that_leads_downhill_is_given_up_for_the_exact_search(monkey
     misled = maximise_evidence(objective, priors)
     assert misled.status is Status.CONVERGED
     assert_allclose(misled.theta, right.theta, atol=1e-8)
+
+
+def test_quadratics_that_do_not_end_leave_the_rest_to_the_exact_search(monkeypatch):
+    objective, priors = problem("empirical", n=50_000, d=3, silent=0)
+    right = maximise_evidence(objective, priors)
+    monkeypatch.setattr(evidence, "MOST_QUADRATICS", 0)
+    slow = maximise_evidence(objective, priors)
+    assert slow.status is Status.CONVERGED
+    assert_allclose(slow.theta, right.theta, atol=1e-8)

@@ -15,7 +15,7 @@ from credibly.inference.inducing_ascent import LONGEST, Ascent, Goal, boxed, def
 from credibly.inference.inducing_evidence import InducingEvidence, inferring
 from credibly.inference.inducing_latents import InducingLatents, inducing_laplace, inducing_propagation
 from credibly.inference.inducing_points import RANK, chosen_points, independent_points, pivoted_rows
-from credibly.inference.inducing_search import Points, Search
+from credibly.inference.inducing_search import Learnt, Part, Points, Search
 from credibly.inference.kernel_evidence import KernelEvidence, maximise
 from credibly.inference.kernel_slopes import cross_sums, diagonal_sums
 from credibly.inference.laplace import Controls
@@ -442,3 +442,29 @@ def test_rows_that_the_points_would_know_better_than_the_kernel_are_refused():
     with pytest.raises(NotPositiveDefinite, match="no covariance between these rows and the inducing points"):
         inducing.left_open(np.ones(2), V)
     assert_allclose(inducing.left_open(np.ones(2), V / 2), [0.91, 0.4375])
+
+
+def test_points_are_chosen_anew_where_that_gains(monkeypatch):
+    """However little the hyperparameters have moved."""
+    X, y = toy(400)
+    kernel, points = 4.0 * RBF([1.0, 1.0]), Points(np.random.default_rng(0), X, 20, None)
+    search = searching(X, y, kernel)
+    monkeypatch.setattr("credibly.inference.inducing_search.SMALL", 0)
+    monkeypatch.setattr("credibly.inference.inducing_search.PARTS", ((150, 20), (180, 20)))
+    once = search.learn(points, [kernel.theta])
+    monkeypatch.setattr("credibly.inference.inducing_search.MOVED", -1.0)
+    monkeypatch.setattr(Search, "_gain_on", lambda *_: 1.0)
+    twice = search.learn(points._replace(rng=np.random.default_rng(0)), [kernel.theta])
+    assert twice.at.result.log_evidence >= once.at.result.log_evidence - 1e-6  # latents to their tolerance
+    assert twice.status.good
+
+
+def test_what_other_points_would_gain_is_judged_by_a_part_of_the_rows():
+    X, y = toy(60)
+    search, rows, other = searching(X, y, kernel := RBF([1.0, 1.0])), np.arange(0, 60, 3), some_points(9)
+    evidence = search.make(None, some_points(4))
+    part = Part(rows, evidence, None, None)
+    found = Learnt(evidence.at(kernel.theta, None, EXACTLY), Status.CONVERGED, evidence)
+    assert search._gain_on(part, found, evidence.points) == 0.0
+    old, new = (search.make(rows, Z).at(kernel.theta, None, EXACTLY).result for Z in (evidence.points, other))
+    assert_allclose(search._gain_on(part, found, other), 3 * (new.log_evidence - old.log_evidence), rtol=1e-5)

@@ -1,11 +1,14 @@
 """Points that move: slopes against central differences, and evidence that never falls."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from credibly.errors import NotPositiveDefinite
 from credibly.inference.inducing_evidence import InducingEvidence, inferring
-from credibly.inference.inducing_moves import Moves
+from credibly.inference.inducing_moves import Moves, Place, _climbed
 from credibly.inference.inducing_search import Learnt
 from credibly.inference.kernel_slopes import fixed_places, place_sums
 from credibly.inference.laplace import Controls
@@ -111,3 +114,18 @@ def test_kernels_whose_points_stay_are_named():
     assert fixed_places(2.0 * RBF(1.0) + Matern(1.0, nu=2.5) * White(0.1)) == []
     assert fixed_places(RBF(1.0) + Linear(1.0) * Periodic(1.0, 2.0)) == [repr(Linear(1.0)), repr(Periodic(1.0, 2.0))]
     assert fixed_places(2.0 * Matern(1.0, nu=0.5)) == [repr(Matern(1.0, nu=0.5))]
+
+
+def test_a_step_to_points_whose_kernel_is_none_is_taken_back():
+    """A height that rises to 10, and beyond 5 there is no covariance."""
+    refused = []
+
+    def look(where, warm):
+        if where[0] > 5.0:
+            refused.append(where[0])
+            raise NotPositiveDefinite("rounded away")
+        at = SimpleNamespace(result=SimpleNamespace(warm=None))
+        return Place(where.copy(), -((where[0] - 10.0) ** 2), -2.0 * (where - 10.0), None, at)
+
+    best = _climbed(look, look(np.zeros(1), None), [(None, None)])
+    assert refused and 1.0 <= best.where[0] <= 5.0

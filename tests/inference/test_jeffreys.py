@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.special import expit, logit
 
 from credibly.data.source import MemoryRows
+from credibly.errors import NotPositiveDefinite
 from credibly.inference import jeffreys as module
 from credibly.inference.jeffreys import PenalisedObjective, jeffreys
 from credibly.inference.objective import Objective
@@ -55,3 +56,11 @@ def test_the_mode_is_half_a_success_and_half_a_failure_away_however_it_is_search
     assert_allclose(found.posterior.mean, [FIRTH], rtol=1e-8)
     assert_allclose(found.log_likelihood, K * FIRTH - N * np.logaddexp(0, FIRTH), rtol=1e-12)
     assert np.isnan(found.log_evidence)
+
+
+def test_a_start_that_cannot_be_found_is_done_without(monkeypatch):
+    def failing(*_):
+        raise NotPositiveDefinite("a score without a mean")
+
+    monkeypatch.setattr(module, "laplace", failing)
+    assert_allclose(jeffreys(objective(), np.array([2.0])).posterior.mean, [FIRTH], rtol=1e-8)

@@ -8,6 +8,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import beta
 
 from credibly.data.source import MemoryRows
+from credibly.errors import NotPositiveDefinite
+from credibly.inference import label_noise
 from credibly.inference.evidence import ScaledPriors, evidence_gradient
 from credibly.inference.label_noise import FlipBelief, JointObjective, noise_modes
 from credibly.inference.laplace import laplace
@@ -156,3 +158,20 @@ def test_information_with_noise_is_the_curvature_expected_over_labels():
         np.exp(log_q[:, k])[:, None, None] * noisy.curvature(noisy.expand(np.full(5, k), f)) for k in range(3)
     )
     assert_allclose(noisy.information(f), expected, rtol=1e-12, atol=1e-15)
+
+
+def test_searches_that_fail_are_passed_over_where_others_do_not(monkeypatch):
+    joint = binary(BELIEF)
+    modes, search = noise_modes(joint, np.zeros(3)), label_noise._search
+
+    def failing(joint, start, guess, controls):
+        if guess in fails:
+            raise NotPositiveDefinite("runs away")
+        return search(joint, start, guess, controls)
+
+    monkeypatch.setattr(label_noise, "_search", failing)
+    fails = label_noise.FIRST_GUESSES[:1]
+    assert_allclose(noise_modes(joint, np.zeros(3))[0].flips, modes[0].flips, rtol=1e-7)
+    fails = label_noise.FIRST_GUESSES
+    with pytest.raises(NotPositiveDefinite, match="runs away"):
+        noise_modes(joint, np.zeros(3))

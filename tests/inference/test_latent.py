@@ -706,3 +706,18 @@ def test_a_search_that_no_step_helps_stalls():
     assert found.status is Status.STALLED
     assert_array_equal(found.point.f, 0.0)
     assert found.steps == 1
+
+
+class Counts(TwoHumps):
+    """The same for targets that are no labels: no log-concave relative is known."""
+
+    two_labels = False
+
+
+def test_a_likelihood_without_a_relative_is_searched_from_the_starts_there_are():
+    problem = Latents(np.eye(1), np.ones(1), Counts())
+    assert laplace_latents(problem).status is Status.SADDLE  # zero is all there is
+    found = laplace_latents(problem, start=np.array([1.4]))
+    assert found.status.good
+    assert_allclose(2 * found.mean, 3 * np.tanh(3 * found.mean), rtol=1e-10)  # it stops at δ = 1e-10
+    assert repr(found.posterior).startswith("LatentGaussian(n=1, log|I + KW|=")

@@ -6,15 +6,18 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from credibly.inference import leave_one_out
 from credibly.inference.leave_one_out import (
     cavities,
     class_cavities,
+    log_class_left_out,
     log_left_out,
     log_power_left_out,
     matched_cavities,
 )
 from credibly.inference.posterior import Scores
-from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit
+from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
+from credibly.model.likelihoods.label_noise import NoisyCategorical
 from helpers import UnitGaussian
 
 M, V = np.array([-2.0, 0.3, 1.5]), np.array([0.4, 0.1, 0.9])
@@ -93,3 +96,20 @@ def test_rows_that_count_several_times_are_integrated(w):
     assert_allclose(np.exp(found), exact, rtol=1e-7)
     if w == 1:
         assert_allclose(found, log_left_out(logit, Y, cavity), rtol=1e-7)
+
+
+def test_cavities_that_do_not_settle_are_none(monkeypatch):
+    """Failure must not look like a prediction."""
+    monkeypatch.setattr(leave_one_out, "MATCHINGS", 1)
+    found = matched_cavities(BernoulliLogit(), Y, Scores(M, V))
+    assert np.isnan(found.mean).all() and np.isnan(found.variance).all()
+    assert np.isnan(log_left_out(BernoulliLogit(), Y, found)).all()
+
+
+def test_a_recorded_class_left_out_is_the_true_one_kept_or_another_flipped():
+    """With flip probability ε: (1 - ε) p_y + ε (1 - p_y)/(K - 1)."""
+    y, flip = np.array([0, 2]), 0.2
+    cavity = Scores(np.array([[0.5, 0.0, -0.3], [0.1, 0.4, 0.2]]), np.array([0.7 * np.eye(3), 0.2 * np.eye(3)]))
+    true = np.exp(log_class_left_out(Categorical(3), y, cavity))
+    recorded = np.exp(log_class_left_out(NoisyCategorical(3, flip), y, cavity))
+    assert_allclose(recorded, (1 - flip) * true + flip * (1 - true) / 2, rtol=1e-10)

@@ -86,9 +86,10 @@ def _step(seen: list[tuple[float, float, float]]) -> float:
     theta, squares, gamma = seen[-1]
     step = 0.5 * float(np.log(max(squares, np.finfo(float).tiny) / gamma))  # MacKay: s² ← s² |x|²/γ
     if len(seen) > 1:
-        # The fixed point creeps; its logarithm is nearly linear in θ, so that a secant of it lands near the root.
+        # The fixed point creeps; its logarithm is nearly linear in θ, so that a secant of it lands near the root. Where
+        # it does not fall with θ the root would be a minimum: the maximum is far off, on the side that it points to.
         before, other, determined = seen[-2]
         last = 0.5 * float(np.log(max(other, np.finfo(float).tiny) / determined))
-        if step != last:
-            step = -step * (theta - before) / (step - last)
+        fall = (last - step) / (theta - before)
+        step = step / fall if fall > 0 else float(np.sign(step)) * LONGEST_STEP
     return float(np.clip(step, -LONGEST_STEP, LONGEST_STEP))
