@@ -1,5 +1,6 @@
 """Families and links at their edges: defaults, shapes, precision, weights, and what the refusals say."""
 
+import mpmath as mp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -93,6 +94,31 @@ def test_counts_of_any_type_are_computed_in_double_precision(dtype):
     assert_array_equal(Poisson().log_density(y.astype(dtype), mu), Poisson().log_density(y.astype(float), mu))
 
 
+@pytest.mark.parametrize("y", [5.0, 300.0, 1e6, 1e12])
+def test_the_excess_of_a_count_near_its_mean_does_not_cancel(y):
+    """y log(y/μ) - y + μ is about (y - μ)²/2μ there: the difference of numbers that are larger by any factor."""
+    mu = y * (1 + np.array([-0.15, -0.09, -1e-2, -1e-4, -1e-6, 0.0, 1e-7, 1e-3, 0.05, 0.18]))
+    with mp.workdps(50):
+        exact = [float(y * mp.log(mp.mpf(y) / mp.mpf(m)) - y + mp.mpf(m)) for m in mu]
+    assert_allclose(excess(np.full(mu.shape, y), mu), exact, rtol=1e-14)
+
+
+@pytest.mark.parametrize("k", [0.5, 3.0, 14.9, 15.1, 40.0, 1e4])
+def test_what_stirling_leaves_of_the_gamma_function_is_exact_on_both_sides_of_fifteen(k):
+    with mp.workdps(50):
+        exact = float(k * mp.log(k) - k - mp.loggamma(mp.mpf(k)))
+    # below 15 the rounding of terms as large as k log k counts, which is 90 times the difference at 15
+    assert_allclose(stirling(np.array(k)), exact, rtol=3e-14 if k < 15 else 2e-15)
+
+
+def test_whole_exponents_and_whole_targets_are_numbers_too():
+    assert_array_equal(Power(-1).link(np.array([2, 4])), [0.5, 0.25])
+    far = np.array([-100, 100], dtype=np.int8)  # whose squares are no int8
+    assert_allclose(starting_scores(FamilyLikelihood(Gaussian(), Log()), far), np.log([100.0, 100.0]), rtol=1e-14)
+    for family in KINDS:
+        assert family.starting_mean(np.array([1, 1]), np.ones(2)).dtype == np.float64
+
+
 # --- what is reported about a fit ---------------------------------------------------------------------------
 
 
@@ -159,6 +185,26 @@ def test_refusals_say_what_how_many_and_where():
     ):
         check_counts(np.array([0.5]), "poisson", "weights")
     check_counts(np.array([0.0, 3.0]), "poisson")
+
+
+@pytest.mark.parametrize(
+    ("family", "bad", "rule"),
+    [
+        (Gaussian(), np.nan, "finite numbers"),
+        (Bernoulli(), 0.5, "0 or 1"),
+        (Binomial(), 1.5, "proportions between 0 and 1"),
+        (Poisson(), 0.5, "whole numbers"),
+        (Gamma(), 0.0, "positive"),
+        (InverseGaussian(), 0.0, "positive"),
+        (NegativeBinomial(), 0.5, "whole numbers"),
+    ],
+)
+def test_targets_are_refused_by_the_rule_of_their_family(family, bad, rule):
+    with pytest.raises(InputError) as caught:
+        family.check_targets(np.array([1.0, bad]))
+    assert str(caught.value) == (
+        f"targets of the {family.name} family must be {rule}: 1 of 2 is not, the first in row 1 with {bad:g}."
+    )
 
 
 @pytest.mark.parametrize(
