@@ -81,6 +81,7 @@ def test_whole_numbers_are_scores_and_means_too(link):
     for one, other in zip(got, want, strict=True):
         assert one.dtype == np.float64
         assert_allclose(one, other, rtol=1e-14)
+    assert link.link(whole).dtype == np.float64
     ends = np.array([0, 1])
     for one, other in zip(link.link(ends), link.link(ends.astype(float)), strict=True):
         assert_array_equal(one, other)
@@ -117,6 +118,21 @@ def test_whole_exponents_and_whole_targets_are_numbers_too():
     assert_allclose(starting_scores(FamilyLikelihood(Gaussian(), Log()), far), np.log([100.0, 100.0]), rtol=1e-14)
     for family in KINDS:
         assert family.starting_mean(np.array([1, 1]), np.ones(2)).dtype == np.float64
+
+
+@pytest.mark.parametrize("m", [5, 10, 49, 103])
+def test_a_proportion_is_as_many_successes_as_it_was_made_of(m):
+    """k/m divided by 1/m is a rounding below k now and then, and must not be k - 1."""
+    k = np.arange(m + 1)
+    assert_array_equal(Binomial().cdf(k / m, np.array(0.4), 1 / m), stats.binom.cdf(k, m, 0.4))
+    assert_array_equal(Binomial().cdf((k[:-1] + 0.5) / m, np.array(0.4), 1 / m), stats.binom.cdf(k[:-1], m, 0.4))
+
+
+def test_a_gaussian_score_at_its_target_has_the_shape_and_variance_of_the_others():
+    likelihood = FamilyLikelihood(Gaussian(), Identity(), 0.5)
+    at = likelihood.tilted(np.array([1.0, 2.0, 3.0]), np.array(2.0), np.array(0.25))
+    assert_allclose(at.var, np.full(3, 0.25 * 0.5 / 0.75), rtol=1e-15)
+    assert_allclose(at.mean, 2.0 + np.array([-1, 0, 1]) / 3, rtol=1e-15)
 
 
 # --- what is reported about a fit ---------------------------------------------------------------------------
