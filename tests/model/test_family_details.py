@@ -27,7 +27,7 @@ from credibly.model.likelihoods.family_likelihood import (
     r_log_likelihood,
     starting_scores,
 )
-from credibly.model.likelihoods.links import LINKS, Identity, Log, Logit, Power
+from credibly.model.likelihoods.links import LINKS, Derivatives, Identity, Link, Log, Logit, Power
 
 KINDS = [Gaussian(), Bernoulli(), Binomial(), Poisson(), Gamma(), InverseGaussian(), NegativeBinomial(0.5)]
 FAMILY = pytest.mark.parametrize("family", KINDS, ids=lambda it: it.name)
@@ -42,7 +42,8 @@ MEANS = np.array([[0.2, 0.5, 0.9], [0.4, 0.7, 0.3]])
 def test_the_dispersion_is_one_unless_another_is_given(family):
     y, q = np.ones(MEANS.shape), np.full(MEANS.shape, 0.3)
     assert_array_equal(family.log_density(y, MEANS), family.log_density(y, MEANS, 1.0))
-    assert_array_equal(family.cdf(y, MEANS), family.cdf(y, MEANS, 1.0))
+    for target in (0 * y, y):
+        assert_array_equal(family.cdf(target, MEANS), family.cdf(target, MEANS, 1.0))
     assert_array_equal(family.quantile(q, MEANS), family.quantile(q, MEANS, 1.0))
     assert_array_equal(family.distribution(MEANS).var(), family.distribution(MEANS, 1.0).var())
     one, two = (family.sample(np.random.default_rng(0), MEANS, *s) for s in ((), (1.0,)))
@@ -116,6 +117,9 @@ def test_whole_exponents_and_whole_targets_are_numbers_too():
     assert_array_equal(Power(-1).link(np.array([2, 4])), [0.5, 0.25])
     far = np.array([-100, 100], dtype=np.int8)  # whose squares are no int8
     assert_allclose(starting_scores(FamilyLikelihood(Gaussian(), Log()), far), np.log([100.0, 100.0]), rtol=1e-14)
+    small = np.array([-0.3, 0.4])
+    want = np.log([np.sqrt(0.125), 0.4])
+    assert_allclose(starting_scores(FamilyLikelihood(Gaussian(), Log()), small), want, rtol=1e-14)
     for family in KINDS:
         assert family.starting_mean(np.array([1, 1]), np.ones(2)).dtype == np.float64
 
@@ -133,6 +137,30 @@ def test_a_gaussian_score_at_its_target_has_the_shape_and_variance_of_the_others
     at = likelihood.tilted(np.array([1.0, 2.0, 3.0]), np.array(2.0), np.array(0.25))
     assert_allclose(at.var, np.full(3, 0.25 * 0.5 / 0.75), rtol=1e-15)
     assert_allclose(at.mean, 2.0 + np.array([-1, 0, 1]) / 3, rtol=1e-15)
+
+
+class Softplus(Link):
+    """A link of one's own: neither a power nor a threshold, so that all of it comes from the mean's derivatives."""
+
+    def link(self, mu):
+        return np.log(np.expm1(mu))
+
+    def mean(self, f):
+        return np.log1p(np.exp(f))
+
+    def derivatives(self, f):
+        p = 1 / (1 + np.exp(-f))
+        return Derivatives(p, p * (1 - p), p * (1 - p) * (1 - 2 * p))
+
+
+def test_the_log_mean_of_a_link_of_ones_own_follows_from_its_mean():
+    f = np.array([-2.0, -0.5, 0.0, 1.0, 3.0])
+    with mp.workdps(40):
+        exact = [[float(mp.diff(lambda x: mp.log(mp.log1p(mp.exp(x))), it, k)) for it in f] for k in range(4)]
+    assert_allclose([Softplus().log_mean(f), *Softplus().log_mean_derivatives(f)], exact, rtol=1e-12)
+    assert Softplus().name == "softplus"
+    assert Softplus().average(f, f**2) is None
+    assert_array_equal(Softplus().valid(np.array([0.0, np.inf, np.nan])), [True, False, False])
 
 
 # --- what is reported about a fit ---------------------------------------------------------------------------

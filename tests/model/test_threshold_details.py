@@ -10,9 +10,10 @@ from scipy import stats
 from credibly.errors import InputError
 from credibly.model.likelihoods import BernoulliDistribution, BernoulliProbit, LocationScale, NormalMixture
 from credibly.model.likelihoods.choices import THRESHOLDS, degrees_of_freedom, threshold_likelihood
+from credibly.model.likelihoods.density import DensityThreshold
 from credibly.model.likelihoods.distribution import _check_density, from_scipy, parameters
 from credibly.model.likelihoods.mixture import BernoulliMixture
-from credibly.model.likelihoods.thresholds import BernoulliStudent
+from credibly.model.likelihoods.thresholds import BernoulliCloglog, BernoulliStudent
 from credibly.model.priors import StudentT
 
 # --- distributions of SciPy ---------------------------------------------------------------------------------
@@ -63,7 +64,7 @@ class Broken:
         return 4.0 * np.asarray(q)  # quartiles 1, 2 and 3
 
     def _answer(self, what, x):
-        return np.where((self.what == what) & (x == self.where), -np.inf, -1.0)
+        return np.where((self.what == what) & (x == self.where), -np.inf, -1.23456)
 
     def logpdf(self, x):
         return self._answer("logpdf", x)
@@ -89,9 +90,27 @@ def test_the_refusal_of_a_density_has_its_numbers():
         _check_density(Broken("logcdf", 2.0), "odd")
     assert str(caught.value) == (
         "odd with {'loc': 0.5, 'scale': 3.0, 'a': 1.0, 'b': 2.0} has no usable density: at [-8.0, 1.0, 2.0, 3.0, 12.0] "
-        "its log density is [-1.0, -1.0, -1.0, -1.0, -1.0] and the log probabilities of the two sides "
-        "[[-1.0, -1.0, -inf, -1.0, -1.0], [-1.0, -1.0, -1.0, -1.0, -1.0]]"
+        "its log density is [-1.235, -1.235, -1.235, -1.235, -1.235] and the log probabilities of the two sides "
+        "[[-1.235, -1.235, -inf, -1.235, -1.235], [-1.235, -1.235, -1.235, -1.235, -1.235]]"
     )
+
+
+def test_a_distribution_is_shown_as_it_was_made():
+    made = BernoulliDistribution(stats.norminvgauss(2.0, 0.5, scale=4.0))
+    assert repr(made) == "BernoulliDistribution(norminvgauss(2.0, 0.5, scale=4.0))"
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0])
+def test_the_closed_forms_of_the_gumbel_threshold_are_those_of_any_density(y):
+    gumbel, f, label = BernoulliCloglog(), np.linspace(-2.0, 1.5, 8), np.array(y)
+    assert_array_equal(gumbel.grad(label, f), gumbel.slopes(label, f).grad)
+    assert_allclose(gumbel.score(f).first, 1 - np.exp(f), rtol=1e-14, atol=1e-15)
+    assert_allclose(gumbel.score(f).second, -np.exp(f), rtol=1e-14)
+    general = DensityThreshold.slopes(gumbel, label, f)
+    assert_allclose(general.curvature, gumbel.slopes(label, f).curvature, rtol=1e-12)
+    assert_allclose(DensityThreshold.third(gumbel, label, f), gumbel.third(label, f), rtol=1e-11, atol=1e-14)
+    assert_allclose(DensityThreshold.information(gumbel, f), gumbel.information(f), rtol=1e-12)
+    assert_allclose(DensityThreshold.information_slope(gumbel, f), gumbel.information_slope(f), rtol=1e-11)
 
 
 def test_parameters_have_their_names_however_they_are_given():
