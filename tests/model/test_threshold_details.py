@@ -87,6 +87,13 @@ def test_a_density_is_looked_at_at_its_quartiles_and_five_of_their_distances_awa
         _check_density(Broken(what, 13.0), "elsewhere")
 
 
+def test_parameters_that_are_no_numbers_leave_no_density():
+    with pytest.raises(
+        InputError, match=r"^norm with {'loc': 0\.0, 'scale': nan} has no usable density: at \[nan, nan"
+    ):
+        from_scipy(stats.norm(0.0, np.nan))
+
+
 def test_the_refusal_of_a_density_has_its_numbers():
     with pytest.raises(InputError) as caught:
         _check_density(Broken("logcdf", 2.0), "odd")
