@@ -45,6 +45,14 @@ def test_a_label_that_is_nearly_certain_keeps_the_digits_of_what_is_missing(y, f
     assert_allclose(laplace.log_prob(np.array(y), np.array(f)), np.log1p(-np.exp(-abs(f)) / 2), rtol=1e-13)
 
 
+@pytest.mark.parametrize("y", [0, 1])
+@pytest.mark.parametrize("f", [2.0, 30.0, 300.0])
+def test_digits_that_scipy_loses_near_one_are_taken_from_the_other_side(y, f):
+    secant, f = BernoulliDistribution(stats.hypsecant()), f if y == 1 else -f
+    missing = 2 / np.pi * np.arctan(np.exp(-abs(f)))
+    assert_allclose(secant.log_prob(np.array(y), np.array(f)), np.log1p(-missing), rtol=1e-13)
+
+
 def test_labels_of_a_distribution_are_taken_row_by_row():
     laplace, f = BernoulliDistribution(stats.laplace()), np.array([-3.0, -3.0, 2.0, 2.0])
     y = np.array([0, 1, 0, 1])
@@ -85,6 +93,34 @@ def test_a_density_is_looked_at_at_its_quartiles_and_five_of_their_distances_awa
             with pytest.raises(InputError, match=r"^bad with .* at \[-8\.0, 1\.0, 2\.0, 3\.0, 12\.0\] its log density"):
                 _check_density(Broken(what, where), "bad")
         _check_density(Broken(what, 13.0), "elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("dist", "reason"),
+    [
+        (
+            stats.uniform(),
+            "uniform has density on [0, 1] only: outside p(y | f) is exactly 0 for one label, its logarithm -inf, and "
+            "no Newton step can be made; use a distribution on the whole line",
+        ),
+        (stats.norm, "norm of scipy.stats has no parameters yet; freeze it by calling it: norm()"),
+        (stats.poisson, "poisson of scipy.stats has no parameters yet; freeze it by calling it: poisson()"),
+        (
+            stats.poisson(2.0),
+            "poisson is discrete: its distribution function has steps and no slope; use a continuous one",
+        ),
+        (
+            stats.norm([0.0, 1.0]),
+            "each parameter of norm must be one number, not {'loc': [0.0, 1.0], 'scale': 1.0}",
+        ),
+        (3.0, "a threshold needs a frozen continuous distribution of scipy.stats, not 3.0"),
+    ],
+    ids=["bounded", "not frozen", "neither", "discrete", "several", "a number"],
+)
+def test_a_distribution_that_cannot_be_a_threshold_is_told_why(dist, reason):
+    with pytest.raises(InputError) as caught:
+        from_scipy(dist)
+    assert str(caught.value) == reason
 
 
 def test_parameters_that_are_no_numbers_leave_no_density():
@@ -190,6 +226,12 @@ def test_the_refusals_of_a_mixture_have_their_numbers():
         NormalMixture([0.5, 0.5], [0.0, 0.0], [0.0, 1.0])
     with pytest.raises(InputError, match=r"^a mixture of K normals has 3K - 3 shape parameters, so not 4$"):
         NormalMixture.from_vector(np.zeros(4))
+
+
+def test_a_vector_of_any_size_makes_weights_that_are_numbers():
+    heavy = NormalMixture.from_vector([600.0, 0.0, 0.0])  # whose exponential, twice, is infinite
+    assert heavy.weights[0] == 1.0
+    assert_allclose(heavy.weights[1], np.exp(-600.0), rtol=1e-12)
 
 
 def test_weights_typed_with_nine_digits_sum_to_one():
