@@ -140,6 +140,15 @@ def test_the_refusal_of_a_density_has_its_numbers():
     )
 
 
+def test_the_score_moves_with_the_distribution():
+    """Steps grow with the distance from the place of the distribution, not from zero."""
+    f = np.linspace(-3.0, 3.0, 7)
+    here = BernoulliDistribution(stats.genlogistic(2.5)).score(f)
+    there = BernoulliDistribution(stats.genlogistic(2.5, loc=-1e3)).score(f - 1e3)
+    assert_allclose(there.first, here.first, atol=1e-9)  # a score of 1000 is known to 1e-13, and steps are 1e-3
+    assert_allclose(there.second, here.second, atol=1e-6)
+
+
 def test_where_the_log_density_underflows_slopes_are_unknown_and_silent():
     lost, f = BernoulliDistribution(stats.hypsecant()), np.array([-1e5, 1e5])
     assert np.isnan(lost.score(f)).all()
