@@ -153,7 +153,7 @@ def test_log_sum_exp_knows_terms_of_zero():
     a = np.array([[0.0, -np.inf], [-np.inf, -np.inf], [-1e4, -1e4], [np.inf, 1.0]])
     assert_allclose(log_sum_exp(a), [0, -np.inf, -1e4 + np.log(2), np.inf])
     assert_allclose(log_sum_exp(a[[0, 2]], axis=0), [0, -1e4])
-    assert log_sum_exp(a[:1]).shape == (1,)
+    assert log_sum_exp(a[:, None]).shape == (4, 1)  # only the axis that is summed goes
 
 
 def test_softmax_sums_to_one_and_is_blind_to_a_common_shift():
