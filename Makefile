@@ -160,7 +160,8 @@ docs: $(DOCS)  ## the guide and the API reference, into docs/_build/html
 	@echo 'open docs/_build/html/index.html'
 
 clean:  ## remove what the other targets made, but for the environment
-	rm -rf build dist docs/_build docs/api/generated demo-report.html .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.*
+	rm -rf build dist docs/_build docs/api/generated demo-report.html mutants.jsonl .coverage .coverage.*
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## … and the environment too

@@ -1,5 +1,6 @@
 """Families and links at their edges: defaults, shapes, precision, weights, and what the refusals say."""
 
+import mpmath as mp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -26,7 +27,7 @@ from credibly.model.likelihoods.family_likelihood import (
     r_log_likelihood,
     starting_scores,
 )
-from credibly.model.likelihoods.links import LINKS, Identity, Log, Logit, Power
+from credibly.model.likelihoods.links import LINKS, Derivatives, Identity, Link, Log, Logit, Power
 
 KINDS = [Gaussian(), Bernoulli(), Binomial(), Poisson(), Gamma(), InverseGaussian(), NegativeBinomial(0.5)]
 FAMILY = pytest.mark.parametrize("family", KINDS, ids=lambda it: it.name)
@@ -41,7 +42,8 @@ MEANS = np.array([[0.2, 0.5, 0.9], [0.4, 0.7, 0.3]])
 def test_the_dispersion_is_one_unless_another_is_given(family):
     y, q = np.ones(MEANS.shape), np.full(MEANS.shape, 0.3)
     assert_array_equal(family.log_density(y, MEANS), family.log_density(y, MEANS, 1.0))
-    assert_array_equal(family.cdf(y, MEANS), family.cdf(y, MEANS, 1.0))
+    for target in (0 * y, y):
+        assert_array_equal(family.cdf(target, MEANS), family.cdf(target, MEANS, 1.0))
     assert_array_equal(family.quantile(q, MEANS), family.quantile(q, MEANS, 1.0))
     assert_array_equal(family.distribution(MEANS).var(), family.distribution(MEANS, 1.0).var())
     one, two = (family.sample(np.random.default_rng(0), MEANS, *s) for s in ((), (1.0,)))
@@ -80,6 +82,7 @@ def test_whole_numbers_are_scores_and_means_too(link):
     for one, other in zip(got, want, strict=True):
         assert one.dtype == np.float64
         assert_allclose(one, other, rtol=1e-14)
+    assert link.link(whole).dtype == np.float64
     ends = np.array([0, 1])
     for one, other in zip(link.link(ends), link.link(ends.astype(float)), strict=True):
         assert_array_equal(one, other)
@@ -91,6 +94,73 @@ def test_counts_of_any_type_are_computed_in_double_precision(dtype):
     assert_array_equal(excess(y.astype(dtype), mu.astype(dtype)), excess(y.astype(float), mu.astype(float)))
     assert_array_equal(stirling(y.astype(dtype)), stirling(y.astype(float)))
     assert_array_equal(Poisson().log_density(y.astype(dtype), mu), Poisson().log_density(y.astype(float), mu))
+
+
+@pytest.mark.parametrize("y", [5.0, 300.0, 1e6, 1e12])
+def test_the_excess_of_a_count_near_its_mean_does_not_cancel(y):
+    """y log(y/μ) - y + μ is about (y - μ)²/2μ there: the difference of numbers that are larger by any factor."""
+    mu = y * (1 + np.array([-0.15, -0.09, -1e-2, -1e-4, -1e-6, 0.0, 1e-7, 1e-3, 0.05, 0.18]))
+    with mp.workdps(50):
+        exact = [float(y * mp.log(mp.mpf(y) / mp.mpf(m)) - y + mp.mpf(m)) for m in mu]
+    assert_allclose(excess(np.full(mu.shape, y), mu), exact, rtol=1e-14)
+
+
+@pytest.mark.parametrize("k", [0.5, 3.0, 14.9, 15.1, 40.0, 1e4])
+def test_what_stirling_leaves_of_the_gamma_function_is_exact_on_both_sides_of_fifteen(k):
+    with mp.workdps(50):
+        exact = float(k * mp.log(k) - k - mp.loggamma(mp.mpf(k)))
+    # below 15 the rounding of terms as large as k log k counts, which is 90 times the difference at 15
+    assert_allclose(stirling(np.array(k)), exact, rtol=3e-14 if k < 15 else 2e-15)
+
+
+def test_whole_exponents_and_whole_targets_are_numbers_too():
+    assert_array_equal(Power(-1).link(np.array([2, 4])), [0.5, 0.25])
+    far = np.array([-100, 100], dtype=np.int8)  # whose squares are no int8
+    assert_allclose(starting_scores(FamilyLikelihood(Gaussian(), Log()), far), np.log([100.0, 100.0]), rtol=1e-14)
+    small = np.array([-0.3, 0.4])
+    want = np.log([np.sqrt(0.125), 0.4])
+    assert_allclose(starting_scores(FamilyLikelihood(Gaussian(), Log()), small), want, rtol=1e-14)
+    for family in KINDS:
+        assert family.starting_mean(np.array([1, 1]), np.ones(2)).dtype == np.float64
+
+
+@pytest.mark.parametrize("m", [5, 10, 49, 103])
+def test_a_proportion_is_as_many_successes_as_it_was_made_of(m):
+    """k/m divided by 1/m is a rounding below k now and then, and must not be k - 1."""
+    k = np.arange(m + 1)
+    assert_array_equal(Binomial().cdf(k / m, np.array(0.4), 1 / m), stats.binom.cdf(k, m, 0.4))
+    assert_array_equal(Binomial().cdf((k[:-1] + 0.5) / m, np.array(0.4), 1 / m), stats.binom.cdf(k[:-1], m, 0.4))
+
+
+def test_a_gaussian_score_at_its_target_has_the_shape_and_variance_of_the_others():
+    likelihood = FamilyLikelihood(Gaussian(), Identity(), 0.5)
+    at = likelihood.tilted(np.array([1.0, 2.0, 3.0]), np.array(2.0), np.array(0.25))
+    assert_allclose(at.var, np.full(3, 0.25 * 0.5 / 0.75), rtol=1e-15)
+    assert_allclose(at.mean, 2.0 + np.array([-1, 0, 1]) / 3, rtol=1e-15)
+
+
+class Softplus(Link):
+    """A link of one's own: neither a power nor a threshold, so that all of it comes from the mean's derivatives."""
+
+    def link(self, mu):
+        return np.log(np.expm1(mu))
+
+    def mean(self, f):
+        return np.log1p(np.exp(f))
+
+    def derivatives(self, f):
+        p = 1 / (1 + np.exp(-f))
+        return Derivatives(p, p * (1 - p), p * (1 - p) * (1 - 2 * p))
+
+
+def test_the_log_mean_of_a_link_of_ones_own_follows_from_its_mean():
+    f = np.array([-2.0, -0.5, 0.0, 1.0, 3.0])
+    with mp.workdps(40):
+        exact = [[float(mp.diff(lambda x: mp.log(mp.log1p(mp.exp(x))), it, k)) for it in f] for k in range(4)]
+    assert_allclose([Softplus().log_mean(f), *Softplus().log_mean_derivatives(f)], exact, rtol=1e-12)
+    assert Softplus().name == "softplus"
+    assert Softplus().average(f, f**2) is None
+    assert_array_equal(Softplus().valid(np.array([0.0, np.inf, np.nan])), [True, False, False])
 
 
 # --- what is reported about a fit ---------------------------------------------------------------------------
@@ -159,6 +229,26 @@ def test_refusals_say_what_how_many_and_where():
     ):
         check_counts(np.array([0.5]), "poisson", "weights")
     check_counts(np.array([0.0, 3.0]), "poisson")
+
+
+@pytest.mark.parametrize(
+    ("family", "bad", "rule"),
+    [
+        (Gaussian(), np.nan, "finite numbers"),
+        (Bernoulli(), 0.5, "0 or 1"),
+        (Binomial(), 1.5, "proportions between 0 and 1"),
+        (Poisson(), 0.5, "whole numbers"),
+        (Gamma(), 0.0, "positive"),
+        (InverseGaussian(), 0.0, "positive"),
+        (NegativeBinomial(), 0.5, "whole numbers"),
+    ],
+)
+def test_targets_are_refused_by_the_rule_of_their_family(family, bad, rule):
+    with pytest.raises(InputError) as caught:
+        family.check_targets(np.array([1.0, bad]))
+    assert str(caught.value) == (
+        f"targets of the {family.name} family must be {rule}: 1 of 2 is not, the first in row 1 with {bad:g}."
+    )
 
 
 @pytest.mark.parametrize(

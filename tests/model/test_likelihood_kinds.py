@@ -10,6 +10,7 @@ from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import concave_relative, n_outputs, true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.model.likelihoods.links import Cauchit, Identity, Log, Logit, Power
+from credibly.numerics import averages
 
 K = 3
 RNG = np.random.default_rng(2)
@@ -82,6 +83,48 @@ def test_other_flips_keep_the_rest():
     assert isinstance(noisy.base, BernoulliProbit)
     assert_array_equal(noisy.flips, [0.3, 0.4])
     assert NoisyCategorical(4, 0.1).with_flips(np.array([0.3])) == NoisyCategorical(4, 0.3)
+
+
+STEP = 1e-5  # central differences: truncation h² and rounding 1e-16/h meet at 1e-10
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_the_slopes_of_softmax_labels_in_the_flip_probability_are_its_differences(K):
+    f, y, flip = np.random.default_rng(3).normal(size=(5, K)), np.arange(5) % K, 0.17
+
+    def at(flip, f):
+        return NoisyCategorical(K, flip).expand(y, f)
+
+    slopes = NoisyCategorical(K, flip).flip_slopes(y, f)
+    grad = (at(flip + STEP, f).log_prob - at(flip - STEP, f).log_prob) / (2 * STEP)
+    assert_allclose(slopes.grad[:, 0], grad, rtol=1e-8)
+    cross = (at(flip + STEP, f).grad - at(flip - STEP, f).grad) / (2 * STEP)
+    assert_allclose(slopes.cross[:, 0], cross, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("base", [BernoulliLogit(), BernoulliProbit(), BernoulliCauchit()], ids=repr)
+@pytest.mark.parametrize("y", [0.0, 1.0])
+def test_the_slopes_of_noisy_labels_are_differences_for_every_threshold(base, y):
+    noisy, f, label = LabelNoise(base, 0.1, 0.2), np.linspace(-3, 3, 13), np.array(y)
+    third = -(noisy.slopes(label, f + STEP).curvature - noisy.slopes(label, f - STEP).curvature) / (2 * STEP)
+    assert_allclose(noisy.third(label, f), third, rtol=1e-7, atol=1e-9)
+    slopes = noisy.flip_slopes(label, f)
+    for k, step in enumerate(STEP * np.eye(2)):
+        up, down = (noisy.with_flips(noisy.flips + side * step) for side in (1, -1))
+        grad = (up.log_prob(label, f) - down.log_prob(label, f)) / (2 * STEP)
+        assert_allclose(slopes.grad[:, k], grad, rtol=1e-7, atol=1e-9)
+        cross = (up.slopes(label, f).grad - down.slopes(label, f).grad) / (2 * STEP)
+        assert_allclose(slopes.cross[:, k], cross, rtol=1e-7, atol=1e-9)
+
+
+def test_softmax_is_averaged_as_finely_as_is_asked_for(monkeypatch):
+    asked = []
+    monkeypatch.setattr(averages, "log_softmax", lambda m, V, tol: asked.append((m, V, tol)))
+    m, V = np.zeros(3), np.eye(3)
+    Categorical(3).log_average(m, V)
+    Categorical(3).log_average(m, V, tol=1e-7)
+    assert [it[2] for it in asked] == [1e-4, 1e-7]
+    assert all(it[0] is m and it[1] is V for it in asked)
 
 
 # --- kinds --------------------------------------------------------------------------------------------------

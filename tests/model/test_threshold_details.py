@@ -8,11 +8,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from credibly.errors import InputError
-from credibly.model.likelihoods import BernoulliDistribution, BernoulliProbit, LocationScale, NormalMixture
+from credibly.model.likelihoods import BernoulliDistribution, BernoulliProbit, Likelihood, LocationScale, NormalMixture
 from credibly.model.likelihoods.choices import THRESHOLDS, degrees_of_freedom, threshold_likelihood
+from credibly.model.likelihoods.density import DensityThreshold
 from credibly.model.likelihoods.distribution import _check_density, from_scipy, parameters
 from credibly.model.likelihoods.mixture import BernoulliMixture
-from credibly.model.likelihoods.thresholds import BernoulliStudent
+from credibly.model.likelihoods.thresholds import BernoulliCloglog, BernoulliStudent
 from credibly.model.priors import StudentT
 
 # --- distributions of SciPy ---------------------------------------------------------------------------------
@@ -22,10 +23,12 @@ def test_place_and_width_are_the_kink_and_half_the_distance_of_the_quartiles():
     laplace = BernoulliDistribution(stats.laplace(2.0, 3.0))
     assert laplace.center == 2.0
     assert_allclose(laplace.width, 3.0 * np.log(2), rtol=1e-14)
+    assert laplace._link() == (laplace.log_prob, laplace.center, laplace.width)  # what averages are told
 
 
 def test_a_place_outside_of_the_distribution_is_no_kink_and_the_median_takes_over():
-    """The largest of a thousand logistic numbers is never near their place."""
+    """The largest of a thousand logistic numbers is never near their place, that of two is."""
+    assert BernoulliDistribution(stats.genlogistic(2.0)).center == 0.0
     largest = stats.genlogistic(1000.0)
     assert largest.ppf(0.01) > 0
     assert BernoulliDistribution(largest).center == largest.median()
@@ -40,6 +43,14 @@ def test_a_label_that_is_nearly_certain_keeps_the_digits_of_what_is_missing(y, f
     laplace = BernoulliDistribution(stats.laplace())
     f = f if y == 1 else -f
     assert_allclose(laplace.log_prob(np.array(y), np.array(f)), np.log1p(-np.exp(-abs(f)) / 2), rtol=1e-13)
+
+
+@pytest.mark.parametrize("y", [0, 1])
+@pytest.mark.parametrize("f", [2.0, 30.0, 300.0])
+def test_digits_that_scipy_loses_near_one_are_taken_from_the_other_side(y, f):
+    secant, f = BernoulliDistribution(stats.hypsecant()), f if y == 1 else -f
+    missing = 2 / np.pi * np.arctan(np.exp(-abs(f)))
+    assert_allclose(secant.log_prob(np.array(y), np.array(f)), np.log1p(-missing), rtol=1e-13)
 
 
 def test_labels_of_a_distribution_are_taken_row_by_row():
@@ -63,7 +74,7 @@ class Broken:
         return 4.0 * np.asarray(q)  # quartiles 1, 2 and 3
 
     def _answer(self, what, x):
-        return np.where((self.what == what) & (x == self.where), -np.inf, -1.0)
+        return np.where((self.what == what) & (x == self.where), -np.inf, -1.23456)
 
     def logpdf(self, x):
         return self._answer("logpdf", x)
@@ -84,14 +95,82 @@ def test_a_density_is_looked_at_at_its_quartiles_and_five_of_their_distances_awa
         _check_density(Broken(what, 13.0), "elsewhere")
 
 
+@pytest.mark.parametrize(
+    ("dist", "reason"),
+    [
+        (
+            stats.uniform(),
+            "uniform has density on [0, 1] only: outside p(y | f) is exactly 0 for one label, its logarithm -inf, and "
+            "no Newton step can be made; use a distribution on the whole line",
+        ),
+        (stats.norm, "norm of scipy.stats has no parameters yet; freeze it by calling it: norm()"),
+        (stats.poisson, "poisson of scipy.stats has no parameters yet; freeze it by calling it: poisson()"),
+        (
+            stats.poisson(2.0),
+            "poisson is discrete: its distribution function has steps and no slope; use a continuous one",
+        ),
+        (
+            stats.norm([0.0, 1.0]),
+            "each parameter of norm must be one number, not {'loc': [0.0, 1.0], 'scale': 1.0}",
+        ),
+        (3.0, "a threshold needs a frozen continuous distribution of scipy.stats, not 3.0"),
+    ],
+    ids=["bounded", "not frozen", "neither", "discrete", "several", "a number"],
+)
+def test_a_distribution_that_cannot_be_a_threshold_is_told_why(dist, reason):
+    with pytest.raises(InputError) as caught:
+        from_scipy(dist)
+    assert str(caught.value) == reason
+
+
+def test_parameters_that_are_no_numbers_leave_no_density():
+    with pytest.raises(
+        InputError, match=r"^norm with {'loc': 0\.0, 'scale': nan} has no usable density: at \[nan, nan"
+    ):
+        from_scipy(stats.norm(0.0, np.nan))
+
+
 def test_the_refusal_of_a_density_has_its_numbers():
     with pytest.raises(InputError) as caught:
         _check_density(Broken("logcdf", 2.0), "odd")
     assert str(caught.value) == (
         "odd with {'loc': 0.5, 'scale': 3.0, 'a': 1.0, 'b': 2.0} has no usable density: at [-8.0, 1.0, 2.0, 3.0, 12.0] "
-        "its log density is [-1.0, -1.0, -1.0, -1.0, -1.0] and the log probabilities of the two sides "
-        "[[-1.0, -1.0, -inf, -1.0, -1.0], [-1.0, -1.0, -1.0, -1.0, -1.0]]"
+        "its log density is [-1.235, -1.235, -1.235, -1.235, -1.235] and the log probabilities of the two sides "
+        "[[-1.235, -1.235, -inf, -1.235, -1.235], [-1.235, -1.235, -1.235, -1.235, -1.235]]"
     )
+
+
+def test_the_score_moves_with_the_distribution():
+    """Steps grow with the distance from the place of the distribution, not from zero."""
+    f = np.linspace(-3.0, 3.0, 7)
+    here = BernoulliDistribution(stats.genlogistic(2.5)).score(f)
+    there = BernoulliDistribution(stats.genlogistic(2.5, loc=-1e3)).score(f - 1e3)
+    assert_allclose(there.first, here.first, atol=1e-9)  # a score of 1000 is known to 1e-13, and steps are 1e-3
+    assert_allclose(there.second, here.second, atol=1e-6)
+
+
+def test_where_the_log_density_underflows_slopes_are_unknown_and_silent():
+    lost, f = BernoulliDistribution(stats.hypsecant()), np.array([-1e5, 1e5])
+    assert np.isnan(lost.score(f)).all()
+    assert np.isnan(lost.grad(np.array([1, 0]), f)).all()
+
+
+def test_a_distribution_is_shown_as_it_was_made():
+    made = BernoulliDistribution(stats.norminvgauss(2.0, 0.5, scale=4.0))
+    assert repr(made) == "BernoulliDistribution(norminvgauss(2.0, 0.5, scale=4.0))"
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0])
+def test_the_closed_forms_of_the_gumbel_threshold_are_those_of_any_density(y):
+    gumbel, f, label = BernoulliCloglog(), np.linspace(-2.0, 1.5, 8), np.array(y)
+    assert_array_equal(gumbel.grad(label, f), gumbel.slopes(label, f).grad)
+    assert_allclose(gumbel.score(f).first, 1 - np.exp(f), rtol=1e-14, atol=1e-15)
+    assert_allclose(gumbel.score(f).second, -np.exp(f), rtol=1e-14)
+    general = DensityThreshold.slopes(gumbel, label, f)
+    assert_allclose(general.curvature, gumbel.slopes(label, f).curvature, rtol=1e-12)
+    assert_allclose(DensityThreshold.third(gumbel, label, f), gumbel.third(label, f), rtol=1e-11, atol=1e-14)
+    assert_allclose(DensityThreshold.information(gumbel, f), gumbel.information(f), rtol=1e-12)
+    assert_allclose(DensityThreshold.information_slope(gumbel, f), gumbel.information_slope(f), rtol=1e-11)
 
 
 def test_parameters_have_their_names_however_they_are_given():
@@ -117,6 +196,13 @@ def test_a_threshold_that_is_only_moved_or_stretched_has_defaults_for_the_rest()
     for loc, scale in [(np.nan, 1.0), (np.inf, 1.0), (0.0, 0.0), (0.0, np.inf), (0.0, np.nan)]:
         with pytest.raises(InputError, match=r"^a threshold needs a finite loc and a positive scale, not .* and "):
             LocationScale(BernoulliProbit(), loc, scale)
+
+
+def test_averages_by_quadrature_are_taken_row_by_row_for_rows_of_any_shape():
+    probit, rng = BernoulliProbit(), np.random.default_rng(1)
+    y, m, v = np.array([[0.0], [1.0]]), rng.normal(size=(2, 3)), rng.uniform(0.1, 1.0, size=(2, 3))
+    for got, want in zip(Likelihood.tilted(probit, y, m, v), probit.tilted(y, m, v), strict=True):
+        assert_allclose(got, want, rtol=1e-9)  # 64 nodes for a score of at most one standard deviation
 
 
 # --- mixtures -----------------------------------------------------------------------------------------------
@@ -151,6 +237,12 @@ def test_the_refusals_of_a_mixture_have_their_numbers():
         NormalMixture.from_vector(np.zeros(4))
 
 
+def test_a_vector_of_any_size_makes_weights_that_are_numbers():
+    heavy = NormalMixture.from_vector([600.0, 0.0, 0.0])  # whose exponential, twice, is infinite
+    assert heavy.weights[0] == 1.0
+    assert_allclose(heavy.weights[1], np.exp(-600.0), rtol=1e-12)
+
+
 def test_weights_typed_with_nine_digits_sum_to_one():
     NormalMixture([0.333333333, 0.666666666], [0.0, 1.0], [1.0, 1.0])
     with pytest.raises(InputError):
@@ -162,7 +254,8 @@ def test_whether_a_mixture_is_learnt_is_kept(learn):
     mixture = NormalMixture([0.3, 0.7], [-1.0, 1.0], [0.5, 2.0], learn=learn)
     assert mixture.standardised().learn is learn
     assert NormalMixture.from_vector(mixture.to_vector(), learn=learn).learn is learn
-    assert ("learn=True" in repr(mixture)) is learn
+    end = ", learn=True)" if learn else ")"
+    assert repr(mixture) == f"NormalMixture(weights=[0.3, 0.7], means=[-1.0, 1.0], scales=[0.5, 2.0]{end}"
     assert NormalMixture.from_vector(mixture.to_vector()).learn is False
     assert NormalMixture([1.0], [0.0], [1.0]).learn is False
 
