@@ -90,10 +90,13 @@ def expanded(problem: LinearProblem, at: Standardised, u: np.ndarray, A: np.ndar
     else:
         every = log_softmax(f, axis=1)
         p, K = np.exp(every), f.shape[1]
-        slope = np.eye(K)[problem.y] - p
+        own = np.arange(len(Z)), problem.y
+        slope = -p
+        slope[own] = 0.0
+        slope[own] = -slope.sum(axis=1)  # 1 - p as what all others have, whose digits a subtraction would lose
         parts = np.sqrt(weight[:, None] * p)[:, :, None] * (np.eye(K) - p[:, None, :])  # diag(p) - ppᵀ = Σ_k p_k d_k d_kᵀ
         rows = (parts[:, :, :, None] * Z[:, None, None, :]).reshape(len(Z) * K, -1)
-        log_p = every[np.arange(len(Z)), problem.y]
+        log_p = every[own]
     pulled = A.astype(LONG) @ u.astype(LONG).T  # (rows of A, K)
     grad = (weight[:, None] * slope).astype(LONG).T @ Z.astype(LONG) - pulled.T @ A.astype(LONG)
     noise = EPS * (np.abs(weight[:, None] * slope).T @ np.abs(Z) + (np.abs(A).T @ (np.abs(A) @ np.abs(u).T)).T)

@@ -67,7 +67,7 @@ def log_normal_cdf(m: ArrayLike, v: ArrayLike) -> Array:
     -5005.5242086942...
     """
     m, s = broadcast_scores(m, v)
-    return special.log_normal_cdf(m / np.sqrt(1.0 + s**2))
+    return special.log_normal_cdf(m / np.hypot(1.0, s))
 
 
 def normal_cdf(m: ArrayLike, v: ArrayLike) -> Array:

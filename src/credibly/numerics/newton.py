@@ -24,7 +24,7 @@ from credibly.numerics.linalg import PSD
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
 HESSIAN_CHANGE = 3e-9  # relative, over the last step: what a Hessian may lag behind the point it is returned for
 NEARLY_THERE = 1e-6  # squared decrement from which on a gradient that shrinks is enough
-LOW_STEPS = 3  # below the objective's rounding: quadratic convergence needs two, more is noise
+LOW_STEPS = 3  # below the objective's rounding, for rows of weight one: quadratic convergence needs two
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
 ROUNDING = 16 * float(np.finfo(float).eps)
 
@@ -215,14 +215,13 @@ def newton(
     <Status.CONVERGED: 'Converged.'>
     """
     here = expand(x)
-    last_decrement, replaced, low = np.inf, False, 0
+    last_decrement, replaced = np.inf, False
     for step in range(max_steps + 1):
         direction = -here.hessian.solve(here.grad)
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
-        low = low + 1 if here.exact and decrement <= rounding(here.value) else 0
-        if decrement <= tol or low > LOW_STEPS or at_rounding_floor(here, decrement, last_decrement):
+        if decrement <= tol or at_rounding_floor(here, decrement, last_decrement):
             return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
         if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
@@ -258,8 +257,9 @@ def rounding(value: float) -> float:
 
 def at_rounding_floor(here: Local, decrement: float, last_decrement: float) -> bool:
     """Whether δ² is below what the objective shows, and no longer falls."""
-    # With the Hessian δ² falls quadratically; with another matrix by a factor only, and slow steps are no sign.
-    return decrement <= rounding(here.value) and decrement >= (last_decrement / 4 if here.exact else last_decrement)
+    # With the Hessian δ² falls quadratically, or, far out on a row of little weight, by a factor of e; with another
+    # matrix by any factor, and slow steps are no sign.
+    return decrement <= rounding(here.value) and decrement >= (last_decrement / 2 if here.exact else last_decrement)
 
 
 def _damped_step(

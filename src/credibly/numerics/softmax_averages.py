@@ -45,8 +45,8 @@ _AFFORDABLE_BEYOND = 512
 _ROWS = 4096  # handled together
 _POINTS = 4096  # taken together
 _DOSES = tuple(2**i for i in range(6, 21))  # points so far after each dose: 64 to a million
-_LARGE = 1e30  # scores up to here fit into single precision; softmax is a step long before
 _LOG_RANGE = 600.0  # products of exponentials stay inside the double range
+_LARGEST = 1e30  # of an axis, so that sums of eight of its points stay in the range of single precision
 _TINY = 1e-25  # a probability below this may have lost digits to underflow in single precision
 
 
@@ -232,10 +232,7 @@ def _point_average(m: Array, B: Array, tol: float) -> Array:
     """log p by doses of points, each row until successive averages agree."""
     p, change = np.full(m.shape, np.inf), np.full(len(m), np.inf)
     rows, total = np.arange(len(m)), np.zeros(m.shape)
-    # Of scores that large only the largest counts, and a common factor does not change which one that is.
-    shrink = np.maximum(np.maximum(np.abs(m).max(axis=1), np.abs(B).max(axis=(1, 2))) / _LARGE, 1.0)
-    single_m = (m / shrink[:, None]).astype(np.float32)
-    single_B = (B / shrink[:, None, None]).astype(np.float32)
+    single_m, single_B = _in_single(m, B)
     # A dose is made white, so even the first has twice as many pairs of points as there are dimensions.
     for spent, size in pairwise((0, *(size for size in _DOSES if size >= 4 * B.shape[2]))):
         total[rows] += _sum_over(single_m[rows], single_B[rows], _dose(spent, size, B.shape[2]))
@@ -247,6 +244,13 @@ def _point_average(m: Array, B: Array, tol: float) -> Array:
         if not len(rows):
             break
     return _log_with_tails(p, m, B)
+
+
+def _in_single(m: Array, B: Array) -> tuple[_Single, _Single]:
+    """Means and axes in single precision; beyond its range a softmax is a maximum, which does not know a factor."""
+    scale = np.maximum(np.abs(B).max(axis=(1, 2), initial=0.0) / _LARGEST, 1.0)
+    with np.errstate(over="ignore"):  # a class so far below the best that it cannot be: −inf
+        return (m / scale[:, None]).astype(np.float32), (B / scale[:, None, None]).astype(np.float32)
 
 
 @lru_cache(maxsize=24)

@@ -83,8 +83,8 @@ def cut_normal(m: Array, s: Array, place: ArrayLike = 0.0, width: ArrayLike = 1.
 
     Notes
     -----
-    On the wrong side of the cut m ± … is a difference of numbers of size m. There the mean is between m and b, by the
-    shares of variance α = a²/(a² + s²) and 1 − α, plus what is cut: αm + (1 − α)b ± K₁ s²/√(a² + s²).
+    On the wrong side of a cut that is narrow beside s, m ± … is a difference of numbers of size m. There the mean is
+    between m and b, by the shares of variance α = a²/(a² + s²) and 1 − α, plus what is cut: αm + (1 − α)b ± K₁ s²/√….
 
     References
     ----------
@@ -101,6 +101,7 @@ def cut_normal(m: Array, s: Array, place: ArrayLike = 0.0, width: ArrayLike = 1.
     own, given = width / wide, s / wide
     with np.errstate(over="ignore"):  # more than 1e308 widths away is as good as infinitely far
         z = np.asarray(side * (np.asarray(m) - place) / wide)
-    between = m * own**2 + place * given**2 + side * s * given * mills_ratios(np.maximum(-z, 0.0)).first
-    mean = np.where(z < 0, between, m + side * s * given * normal_hazard(np.maximum(z, 0.0)))
+    far = (z < 0) & (given > own)
+    between = m * own**2 + place * given**2 + side * s * given * mills_ratios(np.where(far, -z, 0.0)).first
+    mean = np.where(far, between, m + side * s * given * normal_hazard(np.where(far, 0.0, z)))
     return CutNormal(z[()], mean[()], (s**2 * (own**2 + given**2 * truncated_normal_variance(z)))[()])

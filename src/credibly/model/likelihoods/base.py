@@ -96,7 +96,7 @@ class Likelihood(ABC):
 
         .. math:: I(f) = \textstyle\sum_y p(y \mid f) \, (d \log p(y \mid f) / df)^2
         """
-        return sum_over_labels(lambda y: (np.exp(0.5 * self.log_prob(y, f)) * self.slopes(y, f).grad) ** 2)
+        return sum_over_labels(lambda y: self._weighed(y, f).grad ** 2)
 
     def information_slope(self, f: Array) -> Array:
         r"""d/df of the Fisher information; asked for by the Jeffreys prior.
@@ -107,11 +107,18 @@ class Likelihood(ABC):
         """
 
         def share(y: Array) -> Array:
-            grad, curvature = self.slopes(y, f)
-            root = np.exp(0.5 * self.log_prob(y, f))  # zero where the square of a slope overflows
-            return np.asarray((root * grad) ** 2 * grad - 2 * (root * grad) * (root * curvature))
+            root, grad, curvature = self._weighed(y, f)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                slope = np.where(root > 0, grad / root, 0.0)
+            return np.asarray(grad**2 * slope - 2 * grad * curvature)
 
         return sum_over_labels(share)
+
+    def _weighed(self, y: Array, f: Array) -> Expansion:
+        """√p(y | f), and slope and curvature times that; zero where it is, for their own squares may overflow there."""
+        root = np.exp(0.5 * self.log_prob(y, f))
+        grad, curvature = (np.where(root > 0, part, 0.0) for part in self.slopes(y, f))
+        return Expansion(root, root * grad, root * curvature)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -189,9 +189,8 @@ class Power(Link):
 
     Notes
     -----
-    A Gaussian score is negative with some probability. For "sqrt" μ(f) = f² goes on there and E[f²] = m² + v. For
-    negative p the average of f^{1/p} diverges at 0, and for other p the power of a negative number does not exist: then
-    `average` returns None, and the mean of a prediction is the plug-in μ(m).
+    A Gaussian score may be negative. For "sqrt" μ(f) = f² goes on there, and E[f²] = m² + v. For negative p the average
+    of f^{1/p} diverges at 0, and for other p a negative score has no mean: `average` is None, predictions plug in μ(m).
 
     Examples
     --------
@@ -233,7 +232,8 @@ class Power(Link):
         return np.isfinite(f) & (np.asarray(f) > 0)
 
     def average(self, m: Array, v: Array) -> Array | None:
-        return np.asarray(np.asarray(m) ** 2 + v) if self.p == 0.5 else None
+        with silent():  # a square beyond the range is inf
+            return np.asarray(np.asarray(m) ** 2 + v) if self.p == 0.5 else None
 
     @property
     def power(self) -> float:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from credibly.errors import InputError
 from credibly.model.likelihoods.base import Likelihood, Slopes
 from credibly.model.likelihoods.thresholds import sign
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.averages import Tilted
 from credibly.numerics.special import (
     log_normal_cdf,
@@ -207,7 +207,7 @@ class BernoulliMixture(Likelihood):
         r, s = self._shares(y, m, v), sign(y)[..., None]
         _, mean, var = cut_normal(m[..., None], np.sqrt(v)[..., None], self._means, self._scales, s)
         spread = (r * (var + _gaps(r, mean) ** 2)).sum(axis=-1)
-        return Tilted(self.log_average(y, m, v), (r * mean).sum(axis=-1), spread)
+        return Tilted(self.log_average(y, m, v), _average(r, mean), spread)
 
     def log_average(self, y: Array, m: Array, v: Array) -> Array:
         own, other = (log_sum_exp(self._log_terms(label, m, v)) for label in (y, 1.0 - np.asarray(y)))
@@ -228,11 +228,19 @@ class BernoulliMixture(Likelihood):
         """r_k. On the wrong side of all parts log Φ = −z²/2 + log R(−z) overflows, but what counts are differences."""
         m, v = np.asarray(m, dtype=float)[..., None], np.asarray(v, dtype=float)[..., None]
         z = sign(y)[..., None] * (m - self._means) / np.hypot(self._scales, np.sqrt(v))
-        nearest = z.max(axis=-1, keepdims=True)
-        with np.errstate(over="ignore"):  # a part that is so much farther away has no share
-            behind = 0.5 * (nearest - z) * (nearest + z) + log_mills_ratio(-np.minimum(z, 0.0))
-        terms = self._log_weights + np.where(nearest < 0, behind, log_normal_cdf(z))
+        nearest = self._farther(m, v, np.zeros(z.shape[:-1], dtype=int)).argmin(axis=-1)
+        behind = log_mills_ratio(-np.minimum(z, 0.0)) - 0.5 * self._farther(m, v, nearest)
+        terms = self._log_weights + np.where((z < 0).all(axis=-1, keepdims=True), behind, log_normal_cdf(z))
         return np.exp(terms - log_sum_exp(terms)[..., None])
+
+    def _farther(self, m: Array, v: Array, part: Codes) -> Array:
+        """z² of every part less that of one, with the difference taken before anything is squared."""
+        place, scale = self._means[part][..., None], self._scales[part][..., None]
+        unit = np.hypot(self._scales, np.sqrt(v)) * np.hypot(scale, np.sqrt(v))
+        far, near = (m - self._means) * scale, (m - place) * self._scales
+        with np.errstate(over="ignore"):  # a part that is so much farther away has no share
+            by_place = (place - self._means) * (v / unit) * ((2 * m - self._means - place) / unit)
+            return np.asarray(by_place + (far - near) / unit * ((far + near) / unit))
 
     def _parts(self, y: Array, f: Array) -> tuple[Array, Array, Array]:
         """Signs, ±z and shares of the parts of p(y | f); (…, K)."""
@@ -242,7 +250,13 @@ class BernoulliMixture(Likelihood):
 
 def _gaps(r: Array, g: Array) -> Array:
     """g − Σ r g; zero for parts without a share, whose gaps may have squares beyond the range of numbers."""
-    return np.where(r > 0, g - (r * g).sum(axis=-1, keepdims=True), 0.0)
+    return np.where(r > 0, g - _average(r, g)[..., None], 0.0)
+
+
+def _average(r: Array, g: Array) -> Array:
+    """Σ r g, seen from the part with the largest share: equal parts have their common value as average, exactly."""
+    top = np.take_along_axis(g, r.argmax(axis=-1)[..., None], axis=-1)
+    return np.asarray(top[..., 0] + (r * (g - top)).sum(axis=-1))
 
 
 LOGISTIC_MIXTURE = NormalMixture(
