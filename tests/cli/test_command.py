@@ -299,7 +299,7 @@ def test_json_and_predictions_do_not_share_a_stream(cancer, model):
 def test_usage_errors_are_one_line_and_one_object(capsys):
     assert run_app(app, ["fit", "--json"]) == 2
     said = capsys.readouterr()
-    assert "data" in json.loads(said.out)["error"]
+    assert "data" in json.loads(said.out)["error"].lower()  # older releases of Typer write arguments in capitals
     assert len(said.err.splitlines()) == 1
     assert run_app(app, ["fit", "x.csv", "--nonsense"]) == 2
     assert "credibly fit: No such option: --nonsense" in capsys.readouterr().err

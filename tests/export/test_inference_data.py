@@ -62,7 +62,7 @@ def groups_of(data):
 
 
 def loo_of(data, **choices):
-    """ArviZ's leave-one-out: the sum, the rows, the effective number of parameters, whatever this release calls them."""
+    """ArviZ's leave-one-out: sum, rows and effective number of parameters, whatever this release calls them."""
     found = az.loo(data, **choices)
     return types.SimpleNamespace(**{ours: getattr(found, name, None) for ours, name in LOO_NAMES.items()})
 

@@ -23,9 +23,9 @@ import joblib
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import feather
 
 import credibly
 from credibly import BayesianLogisticRegression, Normal, ParquetRows, load, save
@@ -187,10 +187,10 @@ def test_a_type_that_is_a_pickle_is_read_as_the_numbers_it_stands_for(tmp_path, 
         b"\x80\x04",
         json.dumps({"index_columns": ["x"], "columns": [], "column_indexes": []}).encode(),
         json.dumps({"index_columns": [{"kind": "range", "start": 0, "stop": 10**18, "step": 1}]}).encode(),
-        json.dumps({"columns": [{"name": "x", "numpy_type": "object", "pandas_type": "unicode", "metadata": {}}]}).encode(),
+        json.dumps({"columns": [{"name": "x", "numpy_type": "object", "pandas_type": "unicode"}]}).encode(),
         json.dumps({"columns": [{"name": "x", "numpy_type": "os.system('true')"}], "index_columns": []}).encode(),
     ],
-)  # fmt: skip
+)
 def test_what_a_table_says_to_pandas_is_not_listened_to(tmp_path, told):
     table = pa.table({"x": [0.5, 1.5], "label": ["a", "b"]}).replace_schema_metadata({b"pandas": told})
     pq.write_table(table, tmp_path / "data.parquet")
@@ -200,7 +200,12 @@ def test_what_a_table_says_to_pandas_is_not_listened_to(tmp_path, told):
 
 # --- bombs ---------------------------------------------------------------------------------------------------------
 
-PACKS = {"gzip": gzip.compress, "bzip2": bz2.compress, "xz": lzma.compress, "zstandard": lambda it: bytes(pa.compress(it, "zstd", asbytes=True))}  # fmt: skip
+PACKS = {
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstandard": lambda it: pa.compress(it, "zstd", asbytes=True),
+}
 
 
 @pytest.mark.parametrize("kind", PACKS)
@@ -212,9 +217,9 @@ def test_what_unpacks_to_hundreds_of_times_its_size_is_refused(tmp_path, monkeyp
     path = tmp_path / "data.csv"
     path.write_bytes(PACKS[kind](content))
     assert len(content) > 300 * path.stat().st_size
-    with pytest.raises(TableError, match="times its size|header|line"):
+    with pytest.raises(TableError, match=r"times its size|header|line"):
         read_table(path)
-    with pytest.raises(TableError, match="times its size|header|line"):
+    with pytest.raises(TableError, match=r"times its size|header|line"):
         list(read_batches(path))
 
 
@@ -246,7 +251,7 @@ def told(entries: object, held: bytes = b"") -> bytes:
 
 
 CHECKPOINTS = {
-    "a pickle": lambda bomb: pickle.dumps(bomb),
+    "a pickle": pickle.dumps,
     "a record that is a pickle": lambda bomb: of(pickle.dumps(bomb)),
     "a record that is an array of objects": lambda bomb: of(npy(bomb)),
     "a record that is an archive of arrays": lambda bomb: of(npz(bomb)),

@@ -1,7 +1,7 @@
 r"""Text of strangers on a terminal: names and labels are shown, and never obeyed.
 
-A column called ``\x1b]0;…\x07`` would set the title of the window; others move the cursor, hide what was said before, or
-turn the direction of writing. Such characters are printed as the escapes that Python would write for them.
+A column called ``\x1b]0;…\x07`` would set the title of the window; others move the cursor, hide what was said before,
+or turn the direction of writing. Such characters are printed as the escapes that Python would write for them.
 """
 
 import re
