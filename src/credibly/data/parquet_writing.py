@@ -84,15 +84,16 @@ def _write_csv(tables: Iterator[Any], file: IO[bytes]) -> int:
 
 
 def _write_parquet(tables: Iterator[Any], file: IO[bytes], schema: Any) -> int:
-    writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
-    rows = 0
+    writer, rows = None, 0
     try:
+        writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
         for table in tables:
             writer.write_table(table)
             rows += table.num_rows
         writer.close()
     except BaseException:
-        writer.is_open = False  # or the rest would be written when Python tidies up, to a file that is closed
+        if writer is not None:
+            writer.is_open = False  # or the rest would be written when Python tidies up, to a file that is closed
         raise
     return rows
 

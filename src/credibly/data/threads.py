@@ -48,6 +48,13 @@ def _blas_threads() -> int:
     return max(blas_counts().values(), default=os.cpu_count() or 1)
 
 
+class _Entry:
+    """One entry of one thread, which may have several."""
+
+    def __init__(self) -> None:
+        self.thread = threading.get_ident()
+
+
 class _SingleThreadedBlas:
     """Holds BLAS at one thread, for the whole process, from when the first enters until the last has left.
 
@@ -56,36 +63,49 @@ class _SingleThreadedBlas:
     """
 
     def __init__(self) -> None:
-        self._inside: list[int] = []  # the thread of every entry
+        self._inside: list[_Entry] = []
         self._found: dict[str, int] = {}
         self.forget()
 
     def forget(self) -> None:
         """In a forked child only the thread that forked lives on; it has one thread, as it had inside."""
         self._lock = threading.Lock()
-        self._inside = [thread for thread in self._inside if thread == threading.get_ident()]
+        self._inside = [entry for entry in self._inside if entry.thread == threading.get_ident()]
         self._allowed = 1
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        thread = threading.get_ident()
+        entry = _Entry()
+        try:
+            self._enter(entry)
+            yield
+        finally:
+            try:
+                self._leave(entry)
+            finally:  # Ctrl-C may have come on the way; to leave twice changes nothing
+                self._leave(entry)
+
+    def _enter(self, entry: "_Entry") -> None:
         with self._lock:
             if not self._inside:
                 self._found, self._allowed = blas_counts(), _blas_threads()
+                self._inside.append(entry)  # first, so that whoever is stopped on the next line gives back
                 set_blas_counts(dict.fromkeys(self._found, 1))
-            self._inside.append(thread)
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._inside.remove(thread)
-                if not self._inside:
-                    self._give_back()
+            else:
+                self._inside.append(entry)
+
+    def _leave(self, entry: "_Entry") -> None:
+        with self._lock:
+            if entry in self._inside:
+                self._inside.remove(entry)
+            if not self._inside and self._found:
+                self._give_back()
 
     def _give_back(self) -> None:
         """Restore what is as we left it: what somebody else has set meanwhile is theirs to restore."""
         now = blas_counts()
         set_blas_counts({file: count for file, count in self._found.items() if now.get(file) == 1})
+        self._found = {}
 
     @property
     def allowed(self) -> int:

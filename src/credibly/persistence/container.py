@@ -45,7 +45,7 @@ _NO_ARCHIVE = (zipfile.BadZipFile, NotImplementedError, struct.error, ValueError
 def write(path: Path, header: bytes, arrays: Sequence[AnyArray]) -> None:
     """Write the archive; the same contents give the same bytes."""
     seal = SEAL % FORMAT
-    with zipfile.ZipFile(path, "w") as archive:
+    with path.open("w+b") as whole, _archive(whole) as archive:
         archive.comment = seal + b"0" * DIGITS
         with archive.open(_member(HEADER, len(header)), "w") as file:
             file.write(header)
@@ -58,6 +58,18 @@ def write(path: Path, header: bytes, arrays: Sequence[AnyArray]) -> None:
         digits = _checksum(whole, size - DIGITS)
         whole.seek(size - DIGITS)
         whole.write(digits)
+
+
+@contextmanager
+def _archive(file: IO[bytes]) -> Iterator[zipfile.ZipFile]:
+    """An archive to write to. After an error nothing more is written: to close it would hide why, e.g. Ctrl-C."""
+    archive = zipfile.ZipFile(file, "w")
+    try:
+        yield archive
+        archive.close()
+    except BaseException:
+        archive.fp = None
+        raise
 
 
 def array_name(k: int) -> str:
