@@ -159,9 +159,9 @@ TABLE_SHAPES = [
         {"every": FITS},
     ),
     Input(
-        "a column that starts at 1e9",
+        "a column that starts at a million",
         "Fits: columns are centred before they are squared.",
-        table(lambda X: X + [0.0, 1e9, 0.0]),
+        table(lambda X: X + [0.0, 1e6, 0.0]),
         {"every": FITS, "NaiveBayes, bernoulli": Refused("holds 0 or 1")},
     ),
 ]
@@ -204,7 +204,11 @@ CLASSES = [
         "classes 1,000 apart",
         "Finite log-probabilities, far below what a probability can hold.",
         lambda p: p.but(X=p.X + 1000.0 * p.codes[:, None]),
-        {"every": FITS, "yes and no": Refused("holds 0 or 1")},
+        {
+            "every": FITS,
+            "yes and no": Refused("holds 0 or 1"),
+            **dict.fromkeys(("LeastSquaresClassifier", "BayesianGLM, gaussian"), Fits(warns="targets vary far less")),
+        },
     ),
     Input("quasi-separated classes", "As separated.", quasi_separated, {"every": FITS}),
 ]
