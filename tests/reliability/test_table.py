@@ -13,7 +13,7 @@ from scipy.sparse import issparse
 
 from credibly.errors import CrediblyError, InputError
 from reliability.estimators import SUBJECTS, Problem, Subject, public
-from reliability.inputs import Fits, Input, NoArgument, Refused, Same
+from reliability.inputs import Change, Fits, Input, NoArgument, Refused, Same
 from reliability.table import SECTIONS
 
 # Sums run in another order for another layout, and modes are found to the square of the solver's tolerance.
@@ -49,15 +49,8 @@ def numbers(subject: Subject, model, asked) -> np.ndarray:
 
 
 @cache
-def answer_to_the_harmless_problem(subject: Subject) -> np.ndarray:
-    problem = subject.problem()
-    return numbers(subject, fit(subject, problem), problem.asked)
-
-
-def plain_answer(subject: Subject, given: Input) -> np.ndarray:
-    if given.plain is None:
-        return answer_to_the_harmless_problem(subject)
-    problem = given.plain(subject.problem())
+def plain_answer(subject: Subject, plain: Change | None) -> np.ndarray:
+    problem = subject.problem() if plain is None else plain(subject.problem())
     return numbers(subject, fit(subject, problem), problem.asked)
 
 
@@ -105,7 +98,7 @@ def check_fits(subject: Subject, given: Input, answer: Fits, problem: Problem) -
     assert answer.warns is None or said
     if isinstance(answer, Same):
         within = SEARCHED if subject.name == "LeastSquaresClassifier" else ROUNDING
-        assert_allclose(found, plain_answer(subject, given), **within)
+        assert_allclose(found, plain_answer(subject, given.plain), **within)
 
 
 def check_refused(subject: Subject, answer: Refused, problem: Problem) -> None:
