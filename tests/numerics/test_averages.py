@@ -340,3 +340,11 @@ def test_many_classes_that_are_alike_share_alike(K):
     # variance 4, whatever `tol` is: an error of the points, not of their number.
     assert_allclose(p, 1 / K, rtol=0, atol=3e-4)
     assert_allclose(p.sum(axis=1), 1, rtol=1e-6)  # points are summed in single precision
+
+
+@pytest.mark.parametrize("scale", [1e40, 1e90])
+def test_scores_beyond_single_precision_are_averaged_as_steps(scale):
+    """Where only the largest score counts, a common factor of mean and deviation changes nothing."""
+    m, B = np.array([0.3, -0.2, 0.1]), np.array([[1.0, 0.2], [-0.5, 0.7], [0.1, -1.0]])
+    far, near = (averages.log_softmax(s * m, s**2 * B @ B.T) for s in (scale, 1e20))
+    assert_allclose(far, near, rtol=1e-6)  # the points are in single precision, and the same for both

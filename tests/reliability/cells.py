@@ -149,7 +149,9 @@ CELLS = [
         table(lambda X: np.where(np.arange(3) == 1, X * np.longdouble("1e400"), X)),
         INFINITE,
     ),
-    Input("complex", "Refused.", table(lambda X: X + 0j), {"every": Refused("Complex data not supported.*two columns")}),
+    Input(
+        "complex", "Refused.", table(lambda X: X + 0j), {"every": Refused("Complex data not supported.*two columns")}
+    ),
     Input("objects that are numbers", "Read as numbers.", table(lambda X: X.astype(object)), {"every": SAME}),
     Input("None among objects", "A missing cell, as NaN.", cell(None, object), missing()),
     Input(
@@ -169,7 +171,10 @@ CELLS = [
         "lists in cells",
         "Refused: a cell is one number.",
         lambda p: p.but(X=np.array([[[1.0, 2.0] if j == 1 else v for j, v in enumerate(row)] for row in p.X], object)),
-        {"every": Refused("lists or arrays in its cells.*one number"), "bayes": Refused("must be a string or a number")},
+        {
+            "every": Refused("lists or arrays in its cells.*one number"),
+            "bayes": Refused("must be a string or a number"),
+        },
     ),
     Input(
         "text among objects",
@@ -193,7 +198,12 @@ CELLS = [
             "categories": FITS,
         },
     ),
-    Input("dates (datetime64)", "Refused, never read as counts.", table(lambda X: (X * 9).astype("M8[D]")), {"every": DATES}),
+    Input(
+        "dates (datetime64)",
+        "Refused, never read as counts.",
+        table(lambda X: (X * 9).astype("M8[D]")),
+        {"every": DATES},
+    ),
     Input("spans of time (timedelta64)", "As dates.", table(lambda X: (X * 9).astype("m8[D]")), {"every": DATES}),
     Input(
         "a structured array",

@@ -10,7 +10,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 
-from reliability.containers import NAMES, frame
+from reliability.containers import frame
 from reliability.estimators import Problem
 from reliability.inputs import FITS, SAME, Answer, Change, Fits, Input, Refused, missing
 
@@ -109,7 +109,12 @@ COLUMNS = [
         column(pd.arrays.SparseArray),
         {"every": Fits(warns="sparse columns found"), "bayes": SAME},
     ),
-    Input("text", "Refused with the columns and a way to encode them; categories to NaiveBayes.", by_class(list), CATEGORIES),
+    Input(
+        "text",
+        "Refused with the columns and a way to encode them; categories to NaiveBayes.",
+        by_class(list),
+        CATEGORIES,
+    ),
     Input("Arrow strings", "As text.", by_class(lambda u: pd.Series(u, dtype="string[pyarrow]")), CATEGORIES),
     Input("categories", "As text, even where the categories are numbers.", by_class(pd.Categorical), CATEGORIES),
     Input(
@@ -119,7 +124,9 @@ COLUMNS = [
         CATEGORIES,
     ),
     Input("intervals", "As text.", column(lambda b: pd.cut(b.rank(), 3).astype("interval")), CATEGORIES),
-    Input("dates in a frame", "Refused: counts of days are numbers, dates are not.", column(lambda b: days(len(b))), TIMES),
+    Input(
+        "dates in a frame", "Refused: counts of days are numbers, dates are not.", column(lambda b: days(len(b))), TIMES
+    ),
     Input("dates with a time zone", "…", column(lambda b: days(len(b)).dt.tz_localize("UTC")), TIMES),
     Input("Arrow timestamps", "…", column(lambda b: days(len(b)).astype("timestamp[ns][pyarrow]")), TIMES),
     Input("timedeltas", "…", column(lambda b: days(len(b)) - days(len(b))[0]), TIMES),
@@ -156,7 +163,9 @@ COLUMNS = [
         "polars lists",
         "Refused: a cell is one number.",
         polars(lambda b: [[1.0, 2.0]] * len(b)),
-        {"every": Refused("lists or arrays in its cells"), "bayes": Refused("'b' holds .*must be a string or a number")},
+        {
+            "every": Refused("lists or arrays in its cells"),
+            "bayes": Refused("'b' holds .*must be a string or a number"),
+        },
     ),
 ]
-assert NAMES == ["a", "b", "c"]

@@ -10,7 +10,7 @@ import polars as pl
 import scipy.sparse as sp
 
 from reliability.cells import table
-from reliability.inputs import SAME, Answer, Input, Refused, generative, missing
+from reliability.inputs import FITS, SAME, Answer, Input, Refused, generative, missing
 
 NAMES = ["a", "b", "c"]
 NO_TABLE = "X must be a table"
@@ -63,7 +63,9 @@ ARRAYS = [
     Input(
         "None in a list of lists",
         "A missing cell, as NaN.",
-        table(lambda X: [[None if (i, j) == (3, 1) else v for j, v in enumerate(row)] for i, row in enumerate(X.tolist())]),
+        table(
+            lambda X: [[None if (i, j) == (3, 1) else v for j, v in enumerate(row)] for i, row in enumerate(X.tolist())]
+        ),
         missing(),
     ),
     refused(
@@ -72,12 +74,16 @@ ARRAYS = [
         lambda X: [row[: 2 + i % 2] for i, row in enumerate(X.tolist())],
         "rows of different lengths: row 0 has 2 cells, row 1 has 3",
     ),
-    refused("np.matrix", "Refused; NumPy discourages it.", np.matrix, r"np\.matrix.*np\.asarray\(X\)"),
+    refused(
+        "np.matrix", "Refused; NumPy discourages it.", lambda X: X.view(np.matrix), r"np\.matrix.*np\.asarray\(X\)"
+    ),
     same("a masked array, nothing masked", "An array.", np.ma.array),
     Input("a masked array", "Masked cells are missing cells, as NaN.", table(masked), missing()),
     refused("a generator", "Refused: what is expected is listed.", iter, f"{NO_TABLE}.*got (list_|array_)?iterator"),
     refused("a dict", "…", lambda X: {"a": X[:, 0], "b": X[:, 1]}, f"{NO_TABLE}.*got dict"),
-    refused("the name of a file", "… and where a file is read.", lambda X: "data.csv", f"{NO_TABLE}.*'data.csv'.*read_csv"),
+    refused(
+        "the name of a file", "… and where a file is read.", lambda X: "data.csv", f"{NO_TABLE}.*'data.csv'.*read_csv"
+    ),
     refused("None", "…", lambda X: None, f"{NO_TABLE}.*got None"),
     refused("a number", "…", lambda X: 3.0, f"{NO_TABLE}.*got float 3.0"),
 ]
@@ -103,7 +109,12 @@ FRAMES = [
         lambda X: pd.DataFrame(X, columns=["a", "b", "a"]),
         r"(?s)unique column names.*'a' 2 times",
     ),
-    refused("a Series", "Refused with how to make it a table.", lambda X: pd.Series(X[:, 0]), "2-dimensional container.*Series"),
+    refused(
+        "a Series",
+        "Refused with how to make it a table.",
+        lambda X: pd.Series(X[:, 0]),
+        "2-dimensional container.*Series",
+    ),
     same("a polars frame", "As pandas.", lambda X: pl.DataFrame(X, schema=NAMES)),
     refused(
         "a polars LazyFrame",
@@ -158,12 +169,14 @@ def with_cell(X: np.ndarray, value: float) -> sp.csr_array:
     return sp.csr_array(X)
 
 
+DENSE = table(half)
 NO_SPARSE = Refused(r"sparse, which GaussianProcessClassifier does not take.*X\.toarray\(\)")
 
 
 def sparse(name: str, says: str, make: Callable[[np.ndarray], Any], answers: dict[str, Answer] | None = None) -> Input:
-    decided = {"every": SAME, "gp": NO_SPARSE} if answers is None else answers
-    return Input(name, says, table(lambda X: make(half(X))), decided, plain=table(half))
+    # Evidences are corrected by draws, which zeros that must stay zeros put into other coordinates: 1e-4 of a weight.
+    decided = {"every": SAME, "gp": NO_SPARSE, "average": FITS} if answers is None else answers
+    return Input(name, says, table(lambda X: make(half(X))), decided, plain=DENSE)
 
 
 SPARSE = [

@@ -88,6 +88,11 @@ class Subject:
     columns: str = "numbers"  # "counts", "yes and no", "categories": what the estimator reads X as
 
     @property
+    def short(self) -> str:
+        """Within its kind."""
+        return SHORT.get(self.name, self.name.removeprefix("… ").split(", ")[-1])
+
+    @property
     def probabilities(self) -> bool:
         return hasattr(self.make(), "predict_log_proba")
 
@@ -101,6 +106,18 @@ def gp(**options: Any) -> Callable[[], GaussianProcessClassifier]:
     return lambda: GaussianProcessClassifier(KERNEL, optimize=False, **options)
 
 
+SHORT = {
+    "BayesianLogisticRegression": "logistic",
+    "BayesianProbitRegression": "probit",
+    "NoisyThresholdClassifier": "noisy threshold",
+    "LeastSquaresClassifier": "least squares",
+    "LinearDiscriminant": "linear",
+    "QuadraticDiscriminant": "quadratic",
+    "GenerativeClassifier": "diagonal",
+    "NaiveBayes": "auto",
+    "… softmax of functions": "softmax",
+}
+
 COUNTS = of_columns(lambda rng, code: rng.poisson(3 + 2 * code, size=(ROWS, COLUMNS)))
 YES_NO = of_columns(lambda rng, code: rng.random((ROWS, COLUMNS)) < 0.3 + 0.4 * code)
 
@@ -109,7 +126,7 @@ SUBJECTS = [
     Subject("… empirical prior", "linear", BayesianLogisticRegression),
     Subject("… softmax", "linear", lambda: BayesianLogisticRegression(prior=PRIOR), lambda: plain(3)),
     Subject("BayesianProbitRegression", "linear", lambda: BayesianProbitRegression(prior=PRIOR)),
-    Subject("NoisyThresholdClassifier", "linear", lambda: NoisyThresholdClassifier("cauchy", prior=PRIOR)),
+    Subject("NoisyThresholdClassifier", "linear", lambda: NoisyThresholdClassifier("gumbel", prior=PRIOR)),
     Subject("LeastSquaresClassifier", "linear", lambda: LeastSquaresClassifier(prior=PRIOR)),
     Subject("BayesianGLM, binomial", "glm", lambda: BayesianGLM("binomial", prior=PRIOR)),
     Subject("BayesianGLM, poisson", "glm", lambda: BayesianGLM("poisson", prior=PRIOR), lambda: plain(3)),

@@ -88,11 +88,18 @@ LABELS = [
     coded('text like "" and "nan"', "Text is never missing.", lambda c: np.array(["", "nan", "ü"])[c].tolist(), NAMED),
     coded("bytes", "Labels.", lambda c: np.array([b"a", b"b", b"c"])[c], NAMED),
     objects("bytes among objects", "Refused, with how to write them.", [b"a", b"b", b"c"], STRANGE),
-    coded("booleans", "Labels; 0 and 1 to a GLM.", lambda c: c > 0, {"every": SAME, "… softmax": FITS, "gp": FITS, "glm": FITS, "bayes": FITS}),
+    coded(
+        "booleans",
+        "Labels; 0 and 1 to a GLM.",
+        lambda c: c > 0,
+        {"every": SAME, "… softmax": FITS, "gp": FITS, "glm": FITS, "bayes": FITS},
+    ),
     coded("whole floats", "Labels.", lambda c: c.astype(float), SAME_NUMBERS),
     coded("int8", "…", lambda c: c.astype(np.int8), SAME_NUMBERS),
     coded("int8 at its limits", "…", numbers([-128, 0, 127], np.int8), OFF_RANGE),
-    coded("int64 at its limits", "…", numbers([np.iinfo(np.int64).min, 0, np.iinfo(np.int64).max], np.int64), OFF_RANGE),
+    coded(
+        "int64 at its limits", "…", numbers([np.iinfo(np.int64).min, 0, np.iinfo(np.int64).max], np.int64), OFF_RANGE
+    ),
     coded(
         "uint64 beyond 2^63",
         "Labels; as numbers they differ by less than float64 can tell.",
@@ -106,10 +113,20 @@ LABELS = [
     ),
     coded("a list of NumPy's numbers", "Labels.", list, SAME_NUMBERS),
     coded("whole numbers and floats in a list", "…", lambda c: [float(v) if v else int(v) for v in c], SAME_NUMBERS),
-    coded("datetime64", "Labels; a GLM refuses dates.", numbers(["2020", "2021", "2022"], "M8[D]"), {"every": SAME, "glm": Refused("y holds dates")}),
+    coded(
+        "datetime64",
+        "Labels; a GLM refuses dates.",
+        numbers(["2020", "2021", "2022"], "M8[D]"),
+        {"every": SAME, "glm": Refused("y holds dates")},
+    ),
     coded("timedelta64", "…", numbers([1, 2, 3], "m8[D]"), {"every": SAME, "glm": Refused("y holds spans of time")}),
     coded("a Series", "Labels.", pd.Series, SAME_NUMBERS),
-    coded("a Series in another index", "The index is not looked at.", lambda c: pd.Series(c, index=np.arange(36)[::-1]), SAME_NUMBERS),
+    coded(
+        "a Series in another index",
+        "The index is not looked at.",
+        lambda c: pd.Series(c, index=np.arange(36)[::-1]),
+        SAME_NUMBERS,
+    ),
     coded("Int64", "Labels.", lambda c: pd.Series(c, dtype="Int64"), SAME_NUMBERS),
     coded("Arrow int64", "…", lambda c: pd.Series(c, dtype="int64[pyarrow]"), SAME_NUMBERS),
     coded("a polars Series", "…", pl.Series, SAME_NUMBERS),
@@ -125,7 +142,12 @@ LABELS = [
         [Decimal(0), Decimal(1), Decimal(2)],
         {"every": STRANGE["every"], "glm": SAME},
     ),
-    objects("whole numbers beyond 64 bits", "…", [10**30, 10**31, 10**32], {"every": STRANGE["every"], "glm": FITS, "BayesianGLM, binomial": Refused("proportions")}),
+    objects(
+        "whole numbers beyond 64 bits",
+        "…",
+        [10**30, 10**31, 10**32],
+        {"every": STRANGE["every"], "glm": FITS, "BayesianGLM, binomial": Refused("proportions")},
+    ),
     objects("members of an Enum", "Refused: they have no order.", list(Colour), NO_ORDER),
     objects("numbers and text", "Refused: they have no order, and 1 never becomes '1'.", [0, "a", "b"], NO_ORDER),
     coded("numbers and text in a list", "…", lambda c: [[0, "a", "b"][v] for v in c], NO_ORDER),
@@ -138,9 +160,19 @@ LABELS = [
         lambda p: np.linspace(0.1, 0.9, 36),
         {"every": Refused("class labels.*continuous"), "glm": Refused("whole numbers"), ANY_TARGET: FITS},
     ),
-    coded("infinity", "Refused.", lambda c: np.where(np.arange(36) == 3, np.inf, c), {"every": Refused("y contains infinity")}),
+    coded(
+        "infinity",
+        "Refused.",
+        lambda c: np.where(np.arange(36) == 3, np.inf, c),
+        {"every": Refused("y contains infinity")},
+    ),
     # --- missing
-    coded("NaN", "A missing label: generative models learn from the row, others refuse it by number.", lambda c: np.where(np.arange(36) == 3, np.nan, c), UNLABELLED),
+    coded(
+        "NaN",
+        "A missing label: generative models learn from the row, others refuse it by number.",
+        lambda c: np.where(np.arange(36) == 3, np.nan, c),
+        UNLABELLED,
+    ),
     coded("None", "…", lambda c: third(c, None).tolist(), UNLABELLED),
     coded("pd.NA", "…", lambda c: pd.Series(third(c, pd.NA), dtype="Int64"), UNLABELLED),
     coded("null of polars", "…", lambda c: pl.Series(third(c, None).tolist()), UNLABELLED),
@@ -176,7 +208,10 @@ COLUMN: dict[str, Answer] = {
     "average": SAME,
 }
 TWO: dict[str, Answer] = {"every": Refused(r"1d array.*\(36, 2\)"), "BayesianGLM, binomial": FITS}
-LENGTH: dict[str, Answer] = {"every": Refused("inconsistent numbers of samples"), **generative(Refused("labels for 36 rows"))}
+LENGTH: dict[str, Answer] = {
+    "every": Refused("inconsistent numbers of samples"),
+    **generative(Refused("labels for 36 rows")),
+}
 
 
 def no_vector(got: str) -> dict[str, Answer]:
@@ -188,14 +223,29 @@ LABEL_SHAPES = [
     y("too many labels", "…", lambda p: np.tile(p.y, 2), LENGTH),
     y("a column of labels", "Fits, with scikit-learn's warning.", lambda p: p.y[:, None], COLUMN),
     y("a frame of one column", "…", lambda p: pd.DataFrame({"y": p.y}), COLUMN),
-    y("two columns of labels", "Refused; successes and failures to a binomial GLM.", lambda p: np.column_stack([p.y, 1 - p.y % 2]), TWO),
+    y(
+        "two columns of labels",
+        "Refused; successes and failures to a binomial GLM.",
+        lambda p: np.column_stack([p.y, 1 - p.y % 2]),
+        TWO,
+    ),
     y("3-D labels", "Refused.", lambda p: p.y[:, None, None], {"every": Refused("dim 3, while dim <= 2 is required")}),
     y("one number as y", "Refused: what is expected is said.", lambda p: 1, no_vector("int 1")),
     y("text as y", "… (a column's name belongs into a formula)", lambda p: "target", no_vector("str 'target'")),
     y("a generator of labels", "…", lambda p: iter(p.y), no_vector(".*iterator")),
     y("a dict of labels", "…", lambda p: {"y": p.y}, no_vector("dict")),
-    y("sparse labels", "Refused with how to make them dense.", lambda p: sp.csr_array(p.y[:, None]), {"every": Refused(r"y is sparse.*toarray\(\)\.ravel\(\)")}),
-    y("ragged lists of labels", "Refused.", lambda p: [[1] * (1 + i % 2) for i in range(36)], {"every": Refused("y mixes entries of different lengths")}),
+    y(
+        "sparse labels",
+        "Refused with how to make them dense.",
+        lambda p: sp.csr_array(p.y[:, None]),
+        {"every": Refused(r"y is sparse.*toarray\(\)\.ravel\(\)")},
+    ),
+    y(
+        "ragged lists of labels",
+        "Refused.",
+        lambda p: [[1] * (1 + i % 2) for i in range(36)],
+        {"every": Refused("y mixes entries of different lengths")},
+    ),
     y("y=None", "Refused.", lambda p: None, {"every": Refused("requires y to be passed, but the target y is None")}),
 ]
 
@@ -223,7 +273,9 @@ WEIGHTS = [
         lambda p: (p.codes != 1).astype(float),
         {
             "every": Refused("only one class, 0"),
-            **dict.fromkeys(("… softmax", "NaiveBayes, gaussian", "BayesianGLM, binomial", "BayesianGLM, poisson"), FITS),
+            **dict.fromkeys(
+                ("… softmax", "NaiveBayes, gaussian", "BayesianGLM, binomial", "BayesianGLM, poisson"), FITS
+            ),
             ANY_TARGET: Refused("all alike no dispersion"),
         },
     ),
@@ -231,7 +283,12 @@ WEIGHTS = [
     weights("a negative weight", "Refused with the row.", but_third(-1.0), "must not be negative.*row 3"),
     weights("a weight that is NaN", "Refused.", but_third(np.nan), "sample_weight contains NaN"),
     weights("an infinite weight", "Refused.", but_third(np.inf), "sample_weight contains infinity"),
-    weights("weights of 1e300", "Refused: their sums of squares are no numbers.", lambda p: np.full(36, 1e300), "from 1e-100 to 1e100.*Divide"),
+    weights(
+        "weights of 1e300",
+        "Refused: their sums of squares are no numbers.",
+        lambda p: np.full(36, 1e300),
+        "from 1e-100 to 1e100.*Divide",
+    ),
     weights("weights of 1e-300", "…", lambda p: np.full(36, 1e-300), "from 1e-100 to 1e100.*Divide"),
     weights(
         "weights from 1e-12 to 1e12",
@@ -242,7 +299,12 @@ WEIGHTS = [
     weights("too few weights", "Refused with both shapes.", lambda p: np.ones(10), r"\(10,\), expected \(36,\)"),
     weights("2-D weights", "Refused.", lambda p: np.ones((36, 1)), "1D array or scalar, got 2D"),
     weights("weights of text", "Refused.", lambda p: np.array(["1"] * 36), "one number for every row.*<U1"),
-    weights("weights that are dates", "Refused.", lambda p: np.full(36, np.datetime64("2020-01-01")), "one number for every row.*datetime64"),
+    weights(
+        "weights that are dates",
+        "Refused.",
+        lambda p: np.full(36, np.datetime64("2020-01-01")),
+        "one number for every row.*datetime64",
+    ),
     Input(
         "NaN in a row of weight zero",
         "Refused by models that refuse NaN: a row that does not count is still read.",

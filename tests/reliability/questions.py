@@ -8,7 +8,6 @@ import pandas as pd
 import polars as pl
 import scipy.sparse as sp
 
-from reliability.cells import NO_COUNTS
 from reliability.containers import NO_SPARSE, frame
 from reliability.inputs import FITS, SAME, Answer, Fits, Input, Refused, generative
 
@@ -41,7 +40,12 @@ INFINITE: dict[str, Answer] = {
 QUESTIONS = [
     ask("one row", "Answered; an answer does not depend on the rows beside it.", lambda X: X[:1], FITS),
     ask("0 rows", "Refused, as by scikit-learn.", lambda X: X[:0], by_predict("0 sample.*minimum of 1")),
-    ask("NaN", "Refused by models that refuse it in fit.", with_cell(np.nan), {"every": by_predict("NaN in column 'x1'"), **generative(FITS)}),
+    ask(
+        "NaN",
+        "Refused by models that refuse it in fit.",
+        with_cell(np.nan),
+        {"every": by_predict("NaN in column 'x1'"), **generative(FITS)},
+    ),
     ask("infinity", "Refused with the column.", with_cell(np.inf), INFINITE),
     ask("1e300", "Refused with the column.", with_cell(1e300), by_predict("beyond 1e100,? in column 'x1'")),
     ask(
@@ -53,9 +57,19 @@ QUESTIONS = [
     ask("fewer columns", "Refused with both numbers.", lambda X: X[:, :2], by_predict("2 features.*expecting 3")),
     ask("more columns", "…", lambda X: np.hstack([X, X]), by_predict("6 features.*expecting 3")),
     ask("1-D", "Refused with how to reshape it.", lambda X: X[0], by_predict("(?s)2D array.*reshape")),
-    ask("float32, Fortran order", "The same answers, to the seven digits that came.", lambda X: np.asfortranarray(X, np.float32), FITS),
+    ask(
+        "float32, Fortran order",
+        "The same answers, to the seven digits that came.",
+        lambda X: np.asfortranarray(X, np.float32),
+        FITS,
+    ),
     ask("a list of lists", "The same answers.", lambda X: X.tolist(), SAME),
-    ask("CSR", "The same answers; a Gaussian process refuses it.", sp.csr_array, {"every": SAME, "gp": by_predict(NO_SPARSE.words)}),
+    ask(
+        "CSR",
+        "The same answers; a Gaussian process refuses it.",
+        sp.csr_array,
+        {"every": SAME, "gp": by_predict(NO_SPARSE.words)},
+    ),
     ask("complex numbers", "Refused.", lambda X: X + 0j, by_predict("Complex data not supported")),
     ask("a generator", "Refused.", iter, by_predict("X must be a table")),
     ask(
@@ -69,11 +83,26 @@ QUESTIONS = [
         },
     ),
     ask_frame("a polars frame after a pandas one", "The same answers.", pl.from_pandas, SAME),
-    ask_frame("columns in another order", "Refused: they are not sorted in secret.", lambda X: X[["b", "a", "c"]], by_predict("(?s)feature names.*same order")),
-    ask_frame("a column of another name", "Refused with the names.", lambda X: X.rename(columns={"b": "z"}), by_predict("(?s)unseen at fit time.*z.*now missing.*b")),
+    ask_frame(
+        "columns in another order",
+        "Refused: they are not sorted in secret.",
+        lambda X: X[["b", "a", "c"]],
+        by_predict("(?s)feature names.*same order"),
+    ),
+    ask_frame(
+        "a column of another name",
+        "Refused with the names.",
+        lambda X: X.rename(columns={"b": "z"}),
+        by_predict("(?s)unseen at fit time.*z.*now missing.*b"),
+    ),
     ask_frame("a column that is not there", "…", lambda X: X[["a", "c"]], by_predict("(?s)now missing.*b")),
     ask_frame("a column too many", "…", lambda X: X.assign(z=1.0), by_predict("(?s)unseen at fit time.*z")),
-    ask_frame("duplicate names", "Refused with the name.", lambda X: X.set_axis(["a", "b", "a"], axis=1), by_predict("(?s)unique column names.*'a' 2 times")),
+    ask_frame(
+        "duplicate names",
+        "Refused with the name.",
+        lambda X: X.set_axis(["a", "b", "a"], axis=1),
+        by_predict("(?s)unique column names.*'a' 2 times"),
+    ),
     ask_frame("an array after a frame", "Answered, with scikit-learn's warning.", lambda X: X.to_numpy(), UNNAMED),
     ask("a frame after an array", "Answered, with scikit-learn's warning.", frame, Fits(warns="X has feature names")),
     Input(
@@ -88,4 +117,3 @@ QUESTIONS = [
         },
     ),
 ]
-assert NO_COUNTS

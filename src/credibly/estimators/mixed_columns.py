@@ -124,7 +124,7 @@ def _is_table_like(X: Any) -> bool:
 
 def _number_type(dtype: Any) -> bool:
     name = str(dtype).lower()
-    return name.startswith(("int", "uint", "float"))
+    return name.startswith(("int", "uint", "float")) and not name.startswith("interval")
 
 
 def _columns(X: Any) -> list[Column]:
@@ -141,7 +141,7 @@ def _frame_column(series: Any, name: str) -> Column:
     if kind.startswith(("date", "time", "duration", "period")):
         raise InputError(f"Column {name!r} holds dates ({series.dtype}): turn it into numbers first (days, years).")
     declared = _declared(series)
-    if kind.startswith(("int", "uint", "float", "bool")):
+    if _number_type(series.dtype) or kind.startswith("bool"):
         return Column(_numbers(series), text=False, boolean=kind.startswith("bool"))
     values = np.array([None if _missing(v) else v for v in series.to_list()], dtype=object)
     if declared is not None:
@@ -153,7 +153,8 @@ def _numbers(series: Any) -> Array:
     """A column of numbers or booleans, NaN where missing, of pandas or polars."""
     if hasattr(series, "isna"):
         missing = np.asarray(series.isna())
-        filled = series.where(~series.isna(), False if series.dtype == "boolean" else 0) if missing.any() else series
+        nothing = False if str(series.dtype).startswith("bool") else 0
+        filled = series.where(~series.isna(), nothing) if missing.any() else series
         return np.where(missing, np.nan, filled.to_numpy().astype(float))
     things = series.to_list()
     return np.array([np.nan if v is None else float(v) for v in things])

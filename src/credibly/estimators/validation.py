@@ -161,7 +161,7 @@ def check_labels(y: AnyArray) -> None:
     try:
         check_classification_targets(y)
     except (TypeError, ValueError) as error:
-        if y.dtype != object or "continuous" in str(error):
+        if y.dtype != object or "label type: continuous" in str(error):
             raise InputError(f"y cannot be used as class labels: {error}") from error
         raise InputError(
             f"y holds labels of type {type(y[0]).__name__}; expected text, whole numbers or booleans. Write them as "
