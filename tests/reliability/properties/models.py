@@ -69,6 +69,8 @@ class Kind:
     evidence: bool = True
     posterior: bool = True  # it has posterior_, of weights or of a function
     of_labels: bool = True  # its evidence is a probability of labels, not a density
+    slow: bool = False  # a tenth of a second for a fit: tested by `make test-slow`
+    tol: float = 1e-7  # of a number, relative and absolute, where rounding differs: see test_invariances.py
 
     def problems(self) -> st.SearchStrategy[Problem]:
         return p.problems(self.classes, self.priors, self.rows)
@@ -102,12 +104,19 @@ class Case:
         X, y = self.X if X is None else X, self.y if y is None else y
         weight = self.weight if weight is None else weight
         given = {} if weight is None else {"sample_weight": weight}
-        return quietly(self.model(), lambda model: model.fit(X, y, **given), refusing=maximum_likelihood(self.problem.prior))
+        return quietly(
+            self.model(), lambda model: model.fit(X, y, **given), refusing=maximum_likelihood(self.problem.prior)
+        )
 
 
 def maximum_likelihood(prior: Any) -> bool:
     """Whether weights that the rows do not determine are refused: so they are by Jeffreys' prior, too."""
     return prior is None or isinstance(prior, Jeffreys)
+
+
+def learnt(prior: Any) -> bool:
+    """Whether the prior, or a kernel, or where its points are, comes from the rows themselves."""
+    return maximum_likelihood(prior) or prior in ("empirical", "ard", "learnt kernel", "points among the rows")
 
 
 def standardised(prior: Any) -> bool:
@@ -139,6 +148,7 @@ def explained(model: Any, warning: Any) -> None:
 # --- the registry -----------------------------------------------------------------------------------------------
 
 PRIORS = ("empirical", "ard", Normal(scale=1.0), StudentT(df=4), Jeffreys(), None)
+KERNEL = ("a kernel in units of the columns' spread",)
 PROPER = ("empirical", Normal(scale=1.0))
 NIW = NormalInverseWishart(mean=0.5, mean_strength=0.3, scale=2.0, dof=8.5)
 
@@ -176,7 +186,15 @@ def averaged(problem: Problem) -> ModelAverage:
 
 
 def mean_of(targets: p.Targets, family: str, link: str | None = None, priors: tuple[Any, ...] = PROPER) -> Kind:
-    return Kind(glm(family, link), p.near_numbers, targets, priors=priors, probabilities=False, updates="chain", of_labels=family in LABELS)
+    settled = 1e-5 if family == "negative_binomial" else 1e-7
+    promises = {
+        "probabilities": False,
+        "updates": "chain",
+        "of_labels": family in LABELS,
+        "tol": settled,
+        "slow": family == "inverse_gaussian",
+    }
+    return Kind(glm(family, link), p.near_numbers, targets, priors=priors, **promises)
 
 
 LABELS = ("bernoulli", "binomial")
@@ -189,22 +207,32 @@ KINDS = {
         linear(LOGISTIC, inference="adf"), priors=PROPER, weights=None, any_order=False, updates="chain"
     ),
     "logistic by skew": Kind(linear(LOGISTIC, inference="skew"), priors=PROPER, rows=(3, 30), draws=True),
-    "logistic, automatic": Kind(linear(LOGISTIC, inference="auto"), priors=(Normal(scale=1.0),), rows=(3, 30), draws=True),
+    "logistic, automatic": Kind(
+        linear(LOGISTIC, inference="auto"), priors=(Normal(scale=1.0),), rows=(3, 30), draws=True
+    ),
     "logistic, noisy labels": Kind(linear(LOGISTIC, label_noise=0.1), priors=(Normal(scale=1.0),), updates="chain"),
     "softmax": Kind(linear(LOGISTIC), classes=(3, 4), priors=(*PROPER, None), rows=(3, 40), updates="chain"),
     "softmax of two": Kind(linear(LOGISTIC, multi_class="softmax"), priors=PROPER, updates="chain"),
     "probit": Kind(linear(BayesianProbitRegression), priors=PRIORS, updates="chain"),
     "threshold cauchy": Kind(thresholds("cauchy"), priors=PROPER, updates="chain"),
     "threshold gumbel": Kind(thresholds("gumbel"), priors=PROPER, symmetric=False, updates="chain"),
-    "threshold student": Kind(thresholds(student(4)), priors=(Normal(scale=1.0),), rows=(3, 20), updates="chain"),
+    "threshold student": Kind(
+        thresholds(student(4)), priors=(Normal(scale=1.0),), rows=(3, 20), updates="chain", slow=True
+    ),
     "threshold mixture": Kind(
         thresholds(NormalMixture([0.5, 0.5], [-1.0, 1.0], [1.0, 2.0])),
         priors=(Normal(scale=1.0),),
         symmetric=False,
         updates="chain",
+        slow=True,
     ),
     "least squares": Kind(
-        linear(LeastSquaresClassifier), classes=(2, 3), priors=(None, *PROPER), probabilities=False, intervals=False, of_labels=False
+        linear(LeastSquaresClassifier),
+        classes=(2, 3),
+        priors=(None, Normal(scale=1.0)),
+        probabilities=False,
+        intervals=False,
+        of_labels=False,
     ),
     "GLM gaussian": mean_of(p.gaussian_targets, "gaussian", priors=(*PROPER, None)),
     "GLM bernoulli": mean_of(p.labels, "bernoulli"),
@@ -213,15 +241,17 @@ KINDS = {
     "GLM negative binomial": mean_of(p.count_targets, "negative_binomial"),
     "GLM gamma": mean_of(p.positive_targets, "gamma", "log"),
     "GLM inverse gaussian": mean_of(p.positive_targets, "inverse_gaussian", "log"),
-    "GP": Kind(process(), weights=None),
-    "GP learnt": Kind(process(optimize=True), rows=(3, 20), weights=None),
-    "GP by EP": Kind(process(inference="ep", likelihood="probit"), weights=None),
-    "GP by ADF": Kind(process(inference="adf"), rows=(3, 30), weights=None, any_order=False),
-    "GP softmax": Kind(process(), classes=(3,), rows=(3, 30), weights=None),
+    "GP": Kind(process(), priors=KERNEL, weights=None),
+    "GP learnt": Kind(process(optimize=True), priors=("learnt kernel",), rows=(3, 20), weights=None),
+    "GP by EP": Kind(process(inference="ep", likelihood="probit"), priors=KERNEL, weights=None),
+    "GP by ADF": Kind(process(inference="adf"), priors=KERNEL, rows=(3, 30), weights=None, any_order=False),
+    "GP softmax": Kind(process(), classes=(3,), priors=KERNEL, rows=(3, 30), weights=None),
     "GP one against the rest": Kind(
-        process(inference="ep"), classes=(3,), rows=(3, 30), weights=None, evidence=False
+        process(inference="ep"), classes=(3,), priors=KERNEL, rows=(3, 30), weights=None, evidence=False
     ),
-    "GP with inducing points": Kind(process(inducing=5), rows=(5, 60), weights=None, any_order=False),
+    "GP with inducing points": Kind(
+        process(inducing=5), priors=("points among the rows",), rows=(5, 60), weights=None, any_order=False
+    ),
     "linear discriminant": Kind(
         generative(LinearDiscriminant), classes=(2, 3, 4), priors=("empirical", NIW), **GENERATIVE
     ),
@@ -269,14 +299,23 @@ KINDS = {
         priors=("empirical", Gamma(2.0, 0.5)),
         **GENERATIVE,
     ),
-    "average of models": Kind(averaged, weights=None, intervals=False, evidence=False, posterior=False, unit_free=False),
+    "average of models": Kind(
+        averaged,
+        priors=("two of them",),
+        weights=None,
+        draws=True,
+        intervals=False,
+        evidence=False,
+        posterior=False,
+        unit_free=False,
+    ),
 }
 
 
 # --- properties -------------------------------------------------------------------------------------------------
 
-# Some of the profile's number of examples (CONTRIBUTING.md): 4 of 100 in the steady one, for every kind and property.
-FEW = settings(max_examples=settings().max_examples // 25, suppress_health_check=[HealthCheck.too_slow])
+# Some of the profile's number of examples (CONTRIBUTING.md): 3 of 100 in the steady one, for every kind and property.
+FEW = settings(max_examples=settings().max_examples // 33, suppress_health_check=[HealthCheck.too_slow])
 
 
 def every(kind: Kind) -> bool:
@@ -287,7 +326,11 @@ def over(promised: Callable[[Kind], bool] = every) -> Callable[[Callable[..., No
     """A property, `test(kind, data)`, of every kind that promises it, on random problems."""
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
-        promising = [pytest.param(kind, id=name) for name, kind in KINDS.items() if promised(kind)]
+        promising = [
+            pytest.param(kind, id=name, marks=pytest.mark.slow if kind.slow else ())
+            for name, kind in KINDS.items()
+            if promised(kind)
+        ]
         return pytest.mark.parametrize("kind", promising)(FEW(given(data=st.data())(test)))
 
     return decorate

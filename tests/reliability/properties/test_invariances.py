@@ -2,15 +2,14 @@
 
 Two fits that differ by rounding end at modes 1e-10 posterior standard deviations apart at most (the square of the
 Newton decrement is below 1e-20), at learnt scales where the evidence has a slope below 1e-10 nats, at EP's fixed point
-to 1e-9: with TOL = 1e-7 two to three digits are left for matrices that are badly conditioned.
+to 1e-9: `Kind.tol`, 1e-7, leaves two to three digits for matrices that are badly conditioned. The dispersion of a
+negative binomial is settled to 1e-7 in its logarithm, on which means far away hang more strongly.
 """
 
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from reliability.properties.models import Kind, drawn, over, standardised
-
-TOL = 1e-7
+from reliability.properties.models import Case, Kind, drawn, over, standardised
 
 
 def numbers(model, X) -> np.ndarray:
@@ -20,8 +19,10 @@ def numbers(model, X) -> np.ndarray:
     return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
 
 
-def assert_same_model(one, other, X, X_other=None, tol: float = TOL) -> None:
-    assert getattr(one, "status_", None) == getattr(other, "status_", None)
+def assert_same_model(case: Case, one, other, X_other=None) -> None:
+    X, tol = case.new, case.kind.tol
+    if hasattr(one, "status_"):
+        assert one.status_.good == other.status_.good
     assert_allclose(numbers(other, X if X_other is None else X_other), numbers(one, X), rtol=tol, atol=tol)
     if hasattr(one, "log_evidence_"):
         assert_allclose(other.log_evidence_, one.log_evidence_, rtol=tol, atol=tol)
@@ -36,14 +37,14 @@ def test_the_order_of_rows_does_not_matter(kind, data):
     case = drawn(kind, data)
     order = case.problem.rng.permutation(len(case.y))
     other = case.fit(case.X[order], case.y[order], part(case.weight, order))
-    assert_same_model(case.fit(), other, case.new)
+    assert_same_model(case, case.fit(), other)
 
 
 @over(lambda kind: not kind.draws)
 def test_the_order_of_columns_does_not_matter(kind, data):
     case = drawn(kind, data)
     order = case.problem.rng.permutation(case.problem.d)
-    assert_same_model(case.fit(), case.fit(case.X[:, order]), case.new, case.new[:, order])
+    assert_same_model(case, case.fit(), case.fit(case.X[:, order]), case.new[:, order])
 
 
 def of_classes(kind: Kind) -> bool:
@@ -55,7 +56,7 @@ def test_other_names_for_the_classes_change_no_bit(kind, data):
     """Names in the same order, that is."""
     case = drawn(kind, data)
     plain = case.fit()
-    for names in (["ash", "birch", "cedar", "elm"], [-7.5, 0.25, 3.0, 1e9]):
+    for names in (["ash", "birch", "cedar", "elm"], [-7.0, 0.0, 3.0, 1e9]):
         renamed = case.fit(y=np.array(names)[case.y])
         assert_array_equal(renamed.classes_, names[: case.problem.K])
         assert_array_equal(renamed.predict_log_proba(case.new), plain.predict_log_proba(case.new))
@@ -67,10 +68,10 @@ def test_exchanging_classes_exchanges_their_probabilities(kind, data):
     order = case.problem.rng.permutation(case.problem.K)
     plain, exchanged = case.fit(), case.fit(y=order[case.y])
     # Averages of three and more joint scores are good to 1e-4 whatever the order (predict_log_proba says so).
-    tol = {"rtol": TOL, "atol": TOL} if case.problem.K == 2 else {"rtol": 0, "atol": 2e-4}
+    tol = {"rtol": kind.tol, "atol": kind.tol} if case.problem.K == 2 else {"rtol": 0, "atol": 2e-4}
     assert_allclose(exchanged.predict_proba(case.new)[:, order], plain.predict_proba(case.new), **tol)
     if hasattr(plain, "log_evidence_"):
-        assert_allclose(exchanged.log_evidence_, plain.log_evidence_, rtol=TOL, atol=TOL)
+        assert_allclose(exchanged.log_evidence_, plain.log_evidence_, rtol=kind.tol, atol=kind.tol)
 
 
 @over(lambda kind: kind.unit_free and not kind.draws and any(standardised(prior) for prior in kind.priors))
@@ -80,8 +81,8 @@ def test_units_do_not_matter_under_a_standardised_prior(kind, data):
         return
     scale = 10.0 ** case.problem.rng.uniform(-3, 3, case.problem.d)
     plain, other = case.fit(), case.fit(case.X * scale)
-    X, new = (numbers(model, rows) for model, rows in ((plain, case.new), (other, case.new * scale)))
-    assert_allclose(new, X, rtol=TOL, atol=TOL)
+    here, there = numbers(plain, case.new), numbers(other, case.new * scale)
+    assert_allclose(there, here, rtol=kind.tol, atol=kind.tol)
 
 
 @over(lambda kind: kind.weights is not None)
@@ -89,4 +90,4 @@ def test_every_row_twice_is_every_weight_doubled(kind, data):
     case = drawn(kind, data)
     weight = np.ones(len(case.y)) if case.weight is None else case.weight
     twice = case.fit(np.tile(case.X, (2, 1)), np.concatenate([case.y, case.y]), np.tile(weight, 2))
-    assert_same_model(case.fit(weight=2 * weight), twice, case.new)
+    assert_same_model(case, case.fit(weight=2 * weight), twice)
