@@ -35,7 +35,6 @@ from credibly import class_conditionals as cc
 from credibly.errors import (
     CollinearityError,
     ConvergenceWarning,
-    DataWarning,
     SeparationError,
     UnreliableWarning,
 )
@@ -43,7 +42,6 @@ from credibly.priors import Beta, Dirichlet, Gamma, NormalInverseWishart
 from reliability.properties import problems as p
 from reliability.properties.problems import Problem
 
-OWN_WARNINGS = (ConvergenceWarning, DataWarning, UnreliableWarning)
 REFUSALS = (SeparationError, CollinearityError)  # of maximum likelihood, where there is none
 
 
@@ -72,8 +70,9 @@ class Kind:
     slow: bool = False  # a tenth of a second for a fit: tested by `make test-slow`
     tol: float = 1e-7  # of a number, relative and absolute, where rounding differs: see test_invariances.py
 
-    def problems(self) -> st.SearchStrategy[Problem]:
-        return p.problems(self.classes, self.priors, self.rows)
+    def priors_that(self, hold: Callable[[Any], bool]) -> tuple[Any, ...]:
+        """Those of its priors for which something holds."""
+        return tuple(prior for prior in self.priors if hold(prior))
 
 
 @dataclass(frozen=True)
@@ -114,6 +113,15 @@ def maximum_likelihood(prior: Any) -> bool:
     return prior is None or isinstance(prior, Jeffreys)
 
 
+def any_prior(prior: Any) -> bool:
+    return True
+
+
+def fixed(prior: Any) -> bool:
+    """Whether the prior is a distribution that knows nothing of the rows."""
+    return not learnt(prior)
+
+
 def learnt(prior: Any) -> bool:
     """Whether the prior, or a kernel, or where its points are, comes from the rows themselves."""
     return maximum_likelihood(prior) or prior in ("empirical", "ard", "learnt kernel", "points among the rows")
@@ -139,10 +147,13 @@ def quietly(model: Any, learn: Callable[[Any], Any], *, refusing: bool = False) 
 
 
 def explained(model: Any, warning: Any) -> None:
-    assert isinstance(warning, OWN_WARNINGS), f"{type(warning).__name__}: {warning}"
+    """A bad status in its own words, or an update that has drifted; these tables hold nothing else to warn of."""
     if isinstance(warning, ConvergenceWarning):
         assert not model.status_.good, f"{model.status_} and {warning}"
         assert model.status_.value in str(warning)
+    else:
+        assert isinstance(warning, UnreliableWarning), f"{type(warning).__name__}: {warning}"
+        assert "drifted" in str(warning) and model.drift_ > 0.15
 
 
 # --- the registry -----------------------------------------------------------------------------------------------
@@ -174,8 +185,7 @@ def process(**choices: Any) -> Callable[[Problem], Any]:
 
 def generative(estimator: Any, **choices: Any) -> Callable[[Problem], Any]:
     def make(problem: Problem) -> Any:
-        given = {"parameters": problem.prior} if problem.prior == "plugin" else {"prior": problem.prior}
-        return estimator(**choices, **given)
+        return estimator(prior=problem.prior, **choices)
 
     return make
 
@@ -336,8 +346,9 @@ def over(promised: Callable[[Kind], bool] = every) -> Callable[[Callable[..., No
     return decorate
 
 
-def drawn(kind: Kind, data: st.DataObject) -> Case:
-    return Case.of(kind, data.draw(kind.problems()))
+def drawn(kind: Kind, data: st.DataObject, prior: Callable[[Any], bool] = any_prior) -> Case:
+    """A random case of a kind, with one of the priors for which something holds."""
+    return Case.of(kind, data.draw(p.problems(kind.classes, kind.priors_that(prior), kind.rows)))
 
 
 def answers(model: Any, X: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What every fit keeps: a proper posterior, a finite evidence, and the same answer again, by whatever way it travels."""
+"""What every fit keeps: a proper posterior, a finite evidence, and the same answer again, however it travels."""
 
 import pickle
 from tempfile import TemporaryDirectory

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, threshold_likelihood
-from reliability.properties.models import Kind, drawn, learnt, over
+from reliability.properties.models import Kind, drawn, fixed, over
 
 DRAWN = 2e-3  # rank error of quantiles by deterministic draws, which softmax models have (predictive.py)
 FEW_ROWS = 5  # in a class, below which a row of a generative model's own fit can still be a surprise to it
@@ -98,15 +98,14 @@ def test_at_rows_of_the_fit_the_interval_of_a_generative_model_holds_the_average
     assert (low[between] <= proba[between]).all() and (proba[between] <= high[between]).all()
 
 
-@over(lambda kind: kind.intervals and not all(learnt(prior) for prior in kind.priors))
+@over(lambda kind: kind.intervals and kind.priors_that(fixed))
 def test_four_times_the_rows_make_intervals_narrower(kind, data):
     """On average over the rows, and under a prior that is given: a learnt one may have been switched off before.
 
     In single rows an interval can grow, as the probability leaves a tail; where hardly anything is left to learn
     (columns so large or small beside the prior that all rows are certain, or none is) the average can, by little.
     """
-    case = drawn(kind, data)
-    assume(not learnt(case.problem.prior))
+    case = drawn(kind, data, fixed)
     weight = None if case.weight is None else np.tile(case.weight, 4)
     more = case.fit(np.tile(case.X, (4, 1)), np.concatenate([case.y] * 4), weight)
     before, after = (np.diff(model.predict_interval(case.X[:8])).mean() for model in (case.fit(), more))

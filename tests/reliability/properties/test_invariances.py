@@ -74,11 +74,9 @@ def test_exchanging_classes_exchanges_their_probabilities(kind, data):
         assert_allclose(exchanged.log_evidence_, plain.log_evidence_, rtol=kind.tol, atol=kind.tol)
 
 
-@over(lambda kind: kind.unit_free and not kind.draws and any(standardised(prior) for prior in kind.priors))
+@over(lambda kind: kind.unit_free and not kind.draws and kind.priors_that(standardised))
 def test_units_do_not_matter_under_a_standardised_prior(kind, data):
-    case = drawn(kind, data)
-    if not standardised(case.problem.prior):
-        return
+    case = drawn(kind, data, standardised)
     scale = 10.0 ** case.problem.rng.uniform(-3, 3, case.problem.d)
     plain, other = case.fit(), case.fit(case.X * scale)
     here, there = numbers(plain, case.new), numbers(other, case.new * scale)

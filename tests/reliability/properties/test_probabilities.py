@@ -33,8 +33,8 @@ def test_logarithms_of_probabilities_are_consistent_into_the_tails(kind, data):
     assert_array_equal(model.predict(case.new), model.classes_[log_proba.argmax(axis=1)])
     ordered = np.sort(log_proba, axis=1)
     others = np.exp(ordered[:, :-1]).sum(axis=1)
-    # An absolute error of 1e-12 in any of them is allowed, as in the sum; beyond that digits must be shared.
-    assert_allclose(ordered[:, -1], np.log1p(-others), rtol=1e-9, atol=1e-12)
+    # Weights of draws and of models sum to one but for rounding, which is all there is of log p beside a tiny other.
+    assert_allclose(ordered[:, -1], np.log1p(-others), rtol=1e-11, atol=1e-12 if kind.draws else 0)
 
 
 @over()

@@ -4,11 +4,15 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from credibly import Normal
-from reliability.properties.models import Case, Kind, answers, assert_same_bits, drawn, over, quietly
+from reliability.properties.models import Case, Kind, answers, assert_same_bits, drawn, fixed, over, quietly
 
 
 def updatable(kind: Kind) -> bool:
     return kind.updates is not None
+
+
+def normal(prior) -> bool:
+    return isinstance(prior, Normal)
 
 
 def declared(case: Case) -> dict[str, np.ndarray]:
@@ -34,9 +38,7 @@ def test_the_first_update_is_a_fit(kind, data):
 @over(lambda kind: kind.updates == "sums")
 def test_two_halves_are_the_whole_under_a_prior_that_does_not_look_at_them(kind, data):
     """Sums of rows merge to rounding; centred sums of columns far from zero lose three digits at most."""
-    case = drawn(kind, data)
-    if case.problem.prior == "empirical":
-        return
+    case = drawn(kind, data, fixed)
     half = len(case.y) // 2
     whole, model = case.fit(), update(case, case.model(), slice(half))
     update(case, model, slice(half, None))
@@ -46,9 +48,7 @@ def test_two_halves_are_the_whole_under_a_prior_that_does_not_look_at_them(kind,
 
 @over(lambda kind: kind.updates == "chain" and not kind.any_order)
 def test_two_halves_are_one_pass_over_the_whole(kind, data):
-    case = drawn(kind, data)
-    if not isinstance(case.problem.prior, Normal):
-        return  # a learnt prior is learnt on the first half
+    case = drawn(kind, data, normal)  # a learnt one is learnt on the first half
     half = len(case.y) // 2
     whole, model = case.fit(), update(case, case.model(), slice(half))
     update(case, model, slice(half, None))
@@ -58,9 +58,7 @@ def test_two_halves_are_one_pass_over_the_whole(kind, data):
 
 @over(lambda kind: kind.updates == "chain" and kind.any_order and kind.of_labels)
 def test_the_second_half_has_the_posterior_of_the_first_as_prior(kind, data):
-    case = drawn(kind, data)
-    if not isinstance(case.problem.prior, Normal):
-        return
+    case = drawn(kind, data, normal)
     half = len(case.y) // 2
     model = update(case, case.model(), slice(half))
     first, evidence = model.posterior_, model.log_evidence_
