@@ -8,17 +8,17 @@ from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from credibly import Status, load, save
-from reliability.properties.models import answers, assert_same_bits, drawn, over, quietly
+from reliability.properties.models import KINDS, answers, assert_same_bits, drawn, over, quietly
 
 NO_STANDARD_DEVIATIONS = {Status.FITTED_EXACTLY, Status.UNDETERMINED}
 
 
 @over()
-def test_warnings_are_ours_and_the_status_says_why(kind, data):
-    """`Case.fit` looks at every warning; here at the status, too, and at asking, which has nothing to warn of."""
+def test_a_fit_warns_once_where_its_status_is_bad_and_asking_never_does(kind, data):
+    """`Case.fit` looks at the warnings of every fit in these files (`models.explain`); of asking they are errors."""
     case = drawn(kind, data)
     model = case.fit()
-    answers(model, case.new)  # warnings are errors
+    answers(model, case.new)
     if hasattr(model, "status_"):
         assert model.status_.value.endswith(".")
 
@@ -61,8 +61,17 @@ def test_the_covariance_is_positive_definite(kind, data):
     cov, std = posterior.cov, posterior.std
     assert_allclose(cov, cov.T, rtol=1e-12)
     values = np.linalg.eigvalsh(cov / np.outer(std, std))
-    unseen = len(values) // case.problem.K if case.problem.prior is None and len(kind.classes) > 1 else 0
+    softmax = kind.probabilities and case.problem.K > 2
+    unseen = len(values) // case.problem.K if softmax and case.problem.prior is None else 0
     assert (values[unseen:] > 0).all()
+
+
+@over(lambda kind: kind in (KINDS["linear discriminant"], KINDS["quadratic discriminant"]))
+def test_covariances_within_classes_are_positive_definite(kind, data):
+    case = drawn(kind, data)
+    for cov in np.atleast_3d(case.fit().covariance_.T).T:
+        std = np.sqrt(np.diag(cov))
+        assert (np.linalg.eigvalsh(cov / np.outer(std, std)) > 0).all()
 
 
 @over(lambda kind: kind.evidence)
