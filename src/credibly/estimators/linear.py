@@ -96,7 +96,8 @@ PARAMETERS = """Parameters
         What "auto" used.
     drift_ : float
         After `partial_fit` by Laplace: how far the posterior mean may be from that of one fit to all rows, in posterior
-        standard deviations. A warning is raised when it passes 0.15.
+        standard deviations. A warning is raised when it passes 0.15, or when a batch was so far from a Gaussian (one
+        class only, or nearly separated) that this estimate says nothing.
     log_likelihood_ : float
         At the coefficients reported.
     occam_factor_ : float
