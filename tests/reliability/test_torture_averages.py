@@ -143,7 +143,9 @@ def gumbel(f: mp.mpf) -> mp.mpf:
 INTEGRALS = [(m, v) for v in (1.0, 1e4, 1e12) for m in (-30.0, 0.0, 1e-8, 30.0)]
 MORE_INTEGRALS = [(m, v) for v in (1e-16, 1e-2, 9.0, 1e6) for m in (-745.0, -30.0, -1.0, 1.0, 30.0, 745.0)]
 LINKS = [(BernoulliLogit(), logistic), (BernoulliCauchit(), cauchy), (BernoulliCloglog(), gumbel)]
-EACH_LINK = pytest.mark.parametrize(("likelihood", "link"), LINKS, ids=lambda it: repr(it) if isinstance(it, Likelihood) else "")
+EACH_LINK = pytest.mark.parametrize(
+    ("likelihood", "link"), LINKS, ids=lambda it: repr(it) if isinstance(it, Likelihood) else ""
+)
 
 
 def check_integrals(likelihood: Likelihood, link: Callable[[mp.mpf], mp.mpf], cases: list[tuple[float, float]]) -> None:
@@ -226,7 +228,9 @@ def test_a_score_that_is_known_is_not_averaged(likelihood):
             log_mass, mean, var = likelihood.tilted(y, MEANS, np.full(MEANS.size, v))
             near = np.abs(MEANS) < 1e100
             assert_allclose(log_mass[near], likelihood.log_prob(y, MEANS)[near], rtol=1e-12, atol=3e-16)
-            place = abs(likelihood.loc) if isinstance(likelihood, LocationScale) else 0.0  # hides digits of scores near it
+            place = (
+                abs(likelihood.loc) if isinstance(likelihood, LocationScale) else 0.0
+            )  # hides digits of scores near it
             assert_allclose(mean[near], MEANS[near], rtol=1e-15, atol=1e-100 + 4e-16 * place)
             assert_allclose(var[near], v, rtol=1e-9)
 
