@@ -114,18 +114,19 @@ def test_what_is_left_of_a_cut_normal_does_not_cancel():
 def integrated(link: Callable[[mp.mpf], mp.mpf], m: float, v: float) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
     """Moments of link(f) N(f | m, v), with pieces that are dense where the link turns."""
     m, s = mp.mpf(m), mp.sqrt(mp.mpf(v))
-    turns = [k * mp.mpf(2) ** j for j in range(-1, 8) for k in (-1, 1)] + [mp.mpf(0)]
-    marks = [m + k * s for k in (-38, -20, *range(-14, 15, 2), 20, 38)]
-    low, high = marks[0], marks[-1]
-    stops = sorted({*marks, *(t for t in turns if low < t < high)})
+    turns = [(k * mp.mpf(2) ** j - m) / s for j in range(-1, 8) for k in (-1, 1)] + [-m / s]
+    marks = [mp.mpf(k) for k in (-38, -20, *range(-14, 15, 2), 20, 38)]
+    stops = sorted({*marks, *(t for t in turns if abs(t) < 38)})  # standard deviations
+    heights = [link(m + s * x) * mp.exp(-(x**2) / 2) for x in stops]
+    top = max(heights)  # mpmath's tolerance is absolute
 
     def moment(g: Callable[[mp.mpf], mp.mpf]) -> mp.mpf:
-        return mp.quad(lambda f: g(f) * link(f) * mp.exp(-(((f - m) / s) ** 2) / 2), stops)
+        return mp.quad(lambda x: g(x) * (link(m + s * x) / top) * mp.exp(-(x**2) / 2), stops)
 
-    mass = moment(lambda f: mp.mpf(1))
-    mean = moment(lambda f: f) / mass
-    var = moment(lambda f: (f - mean) ** 2) / mass
-    return mp.log(mass / (s * mp.sqrt(2 * mp.pi))), mean, var
+    mass = moment(lambda x: mp.mpf(1))
+    mean = moment(lambda x: x) / mass
+    var = moment(lambda x: (x - mean) ** 2) / mass
+    return mp.log(mass * top / mp.sqrt(2 * mp.pi)), m + s * mean, s**2 * var
 
 
 def logistic(f: mp.mpf) -> mp.mpf:
