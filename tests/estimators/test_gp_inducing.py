@@ -320,3 +320,17 @@ def test_there_is_no_certificate_with_inducing_points():
     X, y = toy()
     with pytest.raises(NotDefinedError, match="inducing=None"):
         fitted(X, y, inducing=5).certify(X, y)
+
+
+def test_a_small_kernel_has_a_point_too():
+    """All variances together are below what points are added for: then there is one point, not none."""
+    x = np.linspace(-1, 1, 12)[:, None]
+    model = GaussianProcessClassifier(Constant(1e-4) * RBF(0.5), inducing=5, optimize=False).fit(x, x[:, 0] > 0)
+    assert len(model.inducing_points_) == 1
+    assert np.isfinite(model.predict_proba(x)).all()
+
+
+def test_a_row_without_prior_variance_is_nothing_to_refuse():
+    x = np.array([[0.0], [1.0], [-2.0], [3.0]])
+    model = GaussianProcessClassifier(Constant(4.0) * Linear(), inducing=2, optimize=False).fit(x, [0, 1, 0, 1])
+    np.testing.assert_allclose(model.predict_proba([[0.0]]), 0.5)

@@ -224,3 +224,39 @@ def test_many_rows_that_a_strong_signal_nearly_separates_have_an_estimate():
     assert_allclose(model.coef_[0, 0], 30, rtol=0.2)
     X0 = np.column_stack([X, np.ones(len(X))])
     assert_allclose(X0.T @ (y - model.predict_proba(X)[:, 1]), 0, atol=1e-6)  # the score equation
+# --- what random problems found -----------------------------------------------------------------------------
+
+
+def test_the_evidence_of_a_wide_prior_beside_a_tight_intercept_keeps_its_digits():
+    """Scales 1e12 apart: reflections lost five digits of the prior's determinant, rotations lose none."""
+    x = np.array([-3e7, -1e7, 2e6, 2e7])
+    y = np.array([0, 1, 0, 1])
+    model = LOGIT(prior=Normal(scale=400.0, intercept_scale=3e-3)).fit(x[:, None], y)
+    w = model.posterior_.mean
+    p = expit(x * w[0] + w[1])
+    curvature = p * (1 - p)
+    a, b, c = (curvature * x**2).sum() + 400.0**-2, (curvature * x).sum(), curvature.sum() + 3e-3**-2
+    log_likelihood = np.log(np.where(y == 1, p, 1 - p)).sum()
+    log_prior = -0.5 * (w[0] / 400) ** 2 - 0.5 * (w[1] / 3e-3) ** 2 - np.log(400 * 3e-3)
+    assert_allclose(model.log_evidence_, log_likelihood + log_prior - 0.5 * np.log(a * c - b**2), rtol=1e-12)
+
+
+def test_rows_of_little_weight_are_followed_to_the_mode():
+    """Far out on a row of weight 1e-6, δ² is below the rounding of the objective long before the curvature is right."""
+    X = np.eye(5)[[3, 1, 0, 0, 0]]
+    y, weight = np.array([1, 0, 0, 1, 0]), np.array([1e-6, 4.6e5, 2.5e3, 1.9e5, 0.44])
+    model = LOGIT().fit(X, y, sample_weight=weight)
+    assert model.status_.good  # the evidence jumped by two nats between neighbouring scales, and had no maximum
+
+
+@pytest.mark.parametrize("inference", ["laplace", "ep"])
+def test_whatever_is_singular_is_explained(inference):
+    X, y = rows_of(30)
+    with pytest.raises(InputError, match=r"numerically singular beside.*centre"):
+        LOGIT(prior=Normal(scale=1e6), inference=inference).fit(np.column_stack([X, X[:, 0]]) + 1e12, y)
+
+
+def test_columns_far_from_zero_without_an_intercept_are_refused_with_what_to_do():
+    X, y = rows_of(30)
+    with pytest.raises(InputError, match=r"numerically singular.*fit_intercept=True"):
+        LOGIT(fit_intercept=False).fit(X + 1e9, y)

@@ -106,12 +106,14 @@ NEVER_HELD = {
         model.kernels.hyperparameters:Free model.kernels.hyperparameters:Number
         model.likelihoods.base:Expansion model.likelihoods.base:Slopes
         model.likelihoods.categorical:CategoricalExpansion model.likelihoods.density:Score
-        model.likelihoods.label_noise:FlipSlopes model.likelihoods.label_noise:NoisyExpansion
+        model.likelihoods.label_noise:FlipSlopes model.likelihoods.label_noise:Mixed
+        model.likelihoods.label_noise:NoisyExpansion
         model.likelihoods.links:Derivatives model.priors:Moments numerics.derivatives:Estimate
         numerics.ellipsoids:Alike numerics.ellipsoids:Filled numerics.ellipsoids:Measured numerics.grouped:Pattern
         numerics.grouped:Together numerics.logistic_averages:Tilted numerics.logistic_averages:_Pieces
         numerics.quadrature:Rule numerics.special:MillsRatios numerics.special_links:Cloglog
         numerics.special_links:CloglogInformation numerics.stacking:Stacking numerics.threshold_averages:Link
+        numerics.truncated_normals:CutNormal
         numerics.threshold_averages:_Nodes numerics.threshold_averages:_Rows numerics.threshold_averages:_Window
         numerics.transforms:Slopes numerics.transforms:_Sigmoids numerics.weighted_draws:Smoothed
     """,

@@ -114,18 +114,19 @@ def test_what_is_left_of_a_cut_normal_does_not_cancel():
 def integrated(link: Callable[[mp.mpf], mp.mpf], m: float, v: float) -> tuple[mp.mpf, mp.mpf, mp.mpf]:
     """Moments of link(f) N(f | m, v), with pieces that are dense where the link turns."""
     m, s = mp.mpf(m), mp.sqrt(mp.mpf(v))
-    turns = [k * mp.mpf(2) ** j for j in range(-1, 8) for k in (-1, 1)] + [mp.mpf(0)]
-    marks = [m + k * s for k in (-38, -20, -10, -5, -2, 0, 2, 5, 10, 20, 38)]
-    low, high = marks[0], marks[-1]
-    stops = sorted({*marks, *(t for t in turns if low < t < high)})
+    turns = [(k * mp.mpf(2) ** j - m) / s for j in range(-1, 8) for k in (-1, 1)] + [-m / s]
+    marks = [mp.mpf(k) for k in (-38, -20, *range(-14, 15, 2), 20, 38)]
+    stops = sorted({*marks, *(t for t in turns if abs(t) < 38)})  # standard deviations
+    heights = [link(m + s * x) * mp.exp(-(x**2) / 2) for x in stops]
+    top = max(heights)  # mpmath's tolerance is absolute
 
     def moment(g: Callable[[mp.mpf], mp.mpf]) -> mp.mpf:
-        return mp.quad(lambda f: g(f) * link(f) * mp.exp(-(((f - m) / s) ** 2) / 2), stops)
+        return mp.quad(lambda x: g(x) * (link(m + s * x) / top) * mp.exp(-(x**2) / 2), stops)
 
-    mass = moment(lambda f: mp.mpf(1))
-    mean = moment(lambda f: f) / mass
-    var = moment(lambda f: (f - mean) ** 2) / mass
-    return mp.log(mass / (s * mp.sqrt(2 * mp.pi))), mean, var
+    mass = moment(lambda x: mp.mpf(1))
+    mean = moment(lambda x: x) / mass
+    var = moment(lambda x: (x - mean) ** 2) / mass
+    return mp.log(mass * top / mp.sqrt(2 * mp.pi)), m + s * mean, s**2 * var
 
 
 def logistic(f: mp.mpf) -> mp.mpf:
@@ -143,7 +144,9 @@ def gumbel(f: mp.mpf) -> mp.mpf:
 INTEGRALS = [(m, v) for v in (1.0, 1e4, 1e12) for m in (-30.0, 0.0, 1e-8, 30.0)]
 MORE_INTEGRALS = [(m, v) for v in (1e-16, 1e-2, 9.0, 1e6) for m in (-745.0, -30.0, -1.0, 1.0, 30.0, 745.0)]
 LINKS = [(BernoulliLogit(), logistic), (BernoulliCauchit(), cauchy), (BernoulliCloglog(), gumbel)]
-EACH_LINK = pytest.mark.parametrize(("likelihood", "link"), LINKS, ids=lambda it: repr(it) if isinstance(it, Likelihood) else "")
+EACH_LINK = pytest.mark.parametrize(
+    ("likelihood", "link"), LINKS, ids=lambda it: repr(it) if isinstance(it, Likelihood) else ""
+)
 
 
 def check_integrals(likelihood: Likelihood, link: Callable[[mp.mpf], mp.mpf], cases: list[tuple[float, float]]) -> None:
@@ -166,7 +169,7 @@ def test_wide_and_narrow_scores_are_averaged_as_integrals_say(likelihood, link):
 @pytest.mark.slow
 @EACH_LINK
 def test_more_scores_are_averaged_as_integrals_say(likelihood, link):
-    check_integrals(likelihood, link, INTEGRALS + MORE_INTEGRALS)
+    check_integrals(likelihood, link, INTEGRALS[1::5] + MORE_INTEGRALS[::2])
 
 
 def test_the_far_tail_of_the_logit_is_log_normal_to_the_end_of_the_number_range():
@@ -226,7 +229,9 @@ def test_a_score_that_is_known_is_not_averaged(likelihood):
             log_mass, mean, var = likelihood.tilted(y, MEANS, np.full(MEANS.size, v))
             near = np.abs(MEANS) < 1e100
             assert_allclose(log_mass[near], likelihood.log_prob(y, MEANS)[near], rtol=1e-12, atol=3e-16)
-            place = abs(likelihood.loc) if isinstance(likelihood, LocationScale) else 0.0  # hides digits of scores near it
+            place = (
+                abs(likelihood.loc) if isinstance(likelihood, LocationScale) else 0.0
+            )  # hides digits of scores near it
             assert_allclose(mean[near], MEANS[near], rtol=1e-15, atol=1e-100 + 4e-16 * place)
             assert_allclose(var[near], v, rtol=1e-9)
 

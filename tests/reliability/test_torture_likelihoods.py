@@ -163,7 +163,9 @@ CASES: list[tuple[Likelihood, Callable[[int], Callable[[mp.mpf], Exact]], float]
 
 
 @BOTH_LABELS
-@pytest.mark.parametrize(("likelihood", "exact", "rtol"), CASES, ids=lambda it: repr(it) if isinstance(it, Likelihood) else "")
+@pytest.mark.parametrize(
+    ("likelihood", "exact", "rtol"), CASES, ids=lambda it: repr(it) if isinstance(it, Likelihood) else ""
+)
 def test_log_densities_and_derivatives_are_right_on_extreme_scores(likelihood, exact, rtol, y):
     f = SCORES[np.abs(SCORES) <= 1e8] if isinstance(likelihood, BernoulliStudent) else SCORES  # mpmath's beta function
     with mp.workdps(90):
@@ -207,13 +209,14 @@ def test_every_finite_score_gives_a_number_or_an_infinite_limit(likelihood):
 def test_noisy_labels_are_the_mixture_that_is_displayed(noisy):
     """q = Σ_t p(y | t) p(t): log q from probabilities that are known to full precision on both sides."""
     f = SCORES[np.abs(SCORES) <= 30]
-    keep = [[mp.mpf(1) - mp.mpf(noisy.flip_01), mp.mpf(noisy.flip_10)], [mp.mpf(noisy.flip_01), 1 - mp.mpf(noisy.flip_10)]]
+    keep = [
+        [mp.mpf(1) - mp.mpf(noisy.flip_01), mp.mpf(noisy.flip_10)],
+        [mp.mpf(noisy.flip_01), 1 - mp.mpf(noisy.flip_10)],
+    ]
     logs = [noisy.base.log_prob(t, f) for t in (0, 1)]
     for y in (0, 1):
         with mp.workdps(60):
-            exact = [
-                mp.log(sum(keep[y][t] * mp.exp(mp.mpf(float(logs[t][i]))) for t in (0, 1))) for i in range(len(f))
-            ]
+            exact = [mp.log(sum(keep[y][t] * mp.exp(mp.mpf(float(logs[t][i]))) for t in (0, 1))) for i in range(len(f))]
         # an exponent of -log p is known to eps, and near one a logarithm has the absolute error of its sum
         assert_allclose(noisy.log_prob(y, f), [double(it) for it in exact], rtol=1e-15, atol=4e-16)
 

@@ -1,4 +1,4 @@
-"""Five hundred random problems for Gaussian processes, from harmless to nearly singular; problem i depends on i alone."""
+"""Five hundred random problems for Gaussian processes, harmless to nearly singular; problem i depends on i alone."""
 
 from dataclasses import dataclass
 from typing import Any

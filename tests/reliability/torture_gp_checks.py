@@ -37,12 +37,16 @@ def naive_kernel(kernel: Kernel, X: np.ndarray, Z: np.ndarray) -> np.ndarray:
         return left * right if isinstance(kernel, Product) else left + right
     if isinstance(kernel, Constant):
         return np.full((len(X), len(Z)), kernel.variance)
-    gaps = X[:, None, :] - Z[None, :, :]
     if isinstance(kernel, Linear):
         return (X[:, None, :] * Z[None, :, :]).sum(axis=2) + kernel.bias**2
+    gaps = X[:, None, :] - Z[None, :, :]
     if isinstance(kernel, Periodic):
         return np.exp(-2 * (np.sin(np.pi * gaps / kernel.period) ** 2).sum(axis=2) / kernel.length_scale**2)
-    r = np.sqrt(((gaps / kernel.length_scale) ** 2).sum(axis=2))
+    return of_distance(kernel, np.sqrt(((gaps / kernel.length_scale) ** 2).sum(axis=2)))
+
+
+def of_distance(kernel: Kernel, r: np.ndarray) -> np.ndarray:
+    """Stationary kernels, at distances in length scales."""
     if isinstance(kernel, RBF):
         return np.exp(-0.5 * r**2)
     if isinstance(kernel, RationalQuadratic):

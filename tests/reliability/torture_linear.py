@@ -1,4 +1,4 @@
-"""Five hundred random problems for linear classifiers, from harmless to nearly singular; problem i depends on i alone."""
+"""Five hundred random problems for linear classifiers, harmless to nearly singular; problem i depends on i alone."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -35,7 +35,9 @@ class LinearProblem:
 def linear_problem(index: int) -> LinearProblem:
     rng = np.random.default_rng([SEED, index])
     n, prior = round(np.exp(rng.uniform(np.log(2), np.log(300)))), prior_of(rng)
-    d = int(rng.integers(1, 41 if prior is not None or n < 6 else max(2, min(41, n // 3))))  # mostly more rows than weights
+    d = int(
+        rng.integers(1, 41 if prior is not None or n < 6 else max(2, min(41, n // 3)))
+    )  # mostly more rows than weights
     kind = str(rng.choice(["logit", "probit", "softmax"], p=[0.5, 0.25, 0.25]))
     classes = int(rng.integers(3, 6)) if kind == "softmax" and n >= 3 else 2
     classes = min(classes, n)

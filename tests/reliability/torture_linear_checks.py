@@ -94,7 +94,9 @@ def expanded(problem: LinearProblem, at: Standardised, u: np.ndarray, A: np.ndar
         slope = -p
         slope[own] = 0.0
         slope[own] = -slope.sum(axis=1)  # 1 - p as what all others have, whose digits a subtraction would lose
-        parts = np.sqrt(weight[:, None] * p)[:, :, None] * (np.eye(K) - p[:, None, :])  # diag(p) - ppᵀ = Σ_k p_k d_k d_kᵀ
+        parts = np.sqrt(weight[:, None] * p)[:, :, None] * (
+            np.eye(K) - p[:, None, :]
+        )  # diag(p) - ppᵀ = Σ_k p_k d_k d_kᵀ
         rows = (parts[:, :, :, None] * Z[:, None, None, :]).reshape(len(Z) * K, -1)
         log_p = every[own]
     pulled = A.astype(LONG) @ u.astype(LONG).T  # (rows of A, K)

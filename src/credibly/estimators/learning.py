@@ -33,14 +33,14 @@ PRIOR_CHOICES = (
     '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0), StudentT(df=7, scale=2.5), Jeffreys() or None'
 )
 BESIDE_COLUMNS = (
-    "This prior, in the units of the data, is numerically singular beside these columns ({}) Some column's mean is huge "
-    "against its spread, or its unit against the prior's scale: centre and scale the columns, or use "
+    "This prior, in the units of the data, is numerically singular beside these columns ({}) Some column's mean is "
+    "huge against its spread, or its unit against the prior's scale: centre and scale the columns, or use "
     'prior="empirical", which does not depend on units.'
 )
 BESIDE_ROWS = (
     "The prior on standardised columns is numerically singular beside these rows ({}) Without an intercept, some "
-    "column's mean is huge against its spread, or sample_weight is huge: centre the columns, use fit_intercept=True, or "
-    "divide the weights."
+    "column's mean is huge against its spread, or sample_weight is huge: centre the columns, use fit_intercept=True, "
+    "or divide the weights."
 )
 MOST_ROUNDS = 4  # of a search for scales that ended beside the highest mode
 HIGHER = 1e-6  # nats

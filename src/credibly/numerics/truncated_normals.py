@@ -63,7 +63,9 @@ def truncated_normal_variance(z: ArrayLike) -> Array:
     return out[()]
 
 
-def cut_normal(m: Array, s: Array, place: ArrayLike = 0.0, width: ArrayLike = 1.0, side: ArrayLike = 1.0) -> CutNormal:
+def cut_normal(
+    m: Array, s: Array, place: Array | float = 0.0, width: Array | float = 1.0, side: Array | float = 1.0
+) -> CutNormal:
     r"""Moments of a normal density times a normal distribution function.
 
     .. math:: \Phi\{\pm (f - b)/a\}\, N(f \mid m, s^2), \qquad E[f] = m \pm \frac{s^2}{\sqrt{a^2 + s^2}}\, r(z)

@@ -167,7 +167,7 @@ class InverseGaussian(Family):
 
     def unit_deviance(self, y: Array, mu: Array) -> Array:
         with silent():
-            return np.asarray((y / mu - 1) ** 2 / y)
+            return np.asarray(((y / mu - 1) / np.sqrt(y)) ** 2)  # the square alone could overflow
 
     def check_targets(self, y: Array) -> None:
         check_finite(y, self.name)

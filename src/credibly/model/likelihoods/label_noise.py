@@ -70,28 +70,20 @@ class LabelNoise(Likelihood):
         return Slopes(*self.expand(y, f)[1:])
 
     def expand(self, y: Array, f: Array) -> Expansion:
-        mixed = self._mixed(y, f)
-        (g0, c0), (g1, c1) = (self._felt(t, r, f) for t, r in enumerate(mixed.shares))
+        mixed = Mixed.of(y, *_log_joint(self, y, f))
+        (g0, c0), (g1, c1) = (_felt(self.base, t, r, f) for t, r in enumerate(mixed.shares))
         r0, r1 = mixed.shares
         # cumulants of the shares: the slope is E[g], the curvature E[c] − Var[g]
         return Expansion(mixed.log_q, r0 * g0 + r1 * g1, r0 * c0 + r1 * c1 - mixed.both * mixed.gap(g0, g1) ** 2)
 
     def third(self, y: Array, f: Array) -> Array:
-        mixed = self._mixed(y, f)
-        (g0, c0), (g1, c1) = (self._felt(t, r, f) for t, r in enumerate(mixed.shares))
+        mixed = Mixed.of(y, *_log_joint(self, y, f))
+        (g0, c0), (g1, c1) = (_felt(self.base, t, r, f) for t, r in enumerate(mixed.shares))
         r0, r1 = mixed.shares
         t0, t1 = (np.where(r > 0, self.base.third(np.array(float(t)), f), 0.0) for t, r in enumerate(mixed.shares))
         gap = mixed.gap(g0, g1)
         # E[t] − 3 Cov(g, c) + E[(g − ḡ)³]
         return np.asarray(r0 * t0 + r1 * t1 + mixed.both * gap * ((r0 - r1) * gap**2 - 3 * mixed.gap(c0, c1)))
-
-    def _mixed(self, y: Array, f: Array) -> "Mixed":
-        return Mixed.of(y, *_log_joint(self, y, f))
-
-    def _felt(self, t: int, share: Array, f: Array) -> Slopes:
-        """Slope and curvature of one true class; zero where it has no share, however steep it is there."""
-        grad, curvature = self.base.slopes(np.array(float(t)), f)
-        return Slopes(np.where(share > 0, grad, 0.0), np.where(share > 0, curvature, 0.0))
 
     def mean(self, f: Array) -> Array:
         return np.exp(self.log_prob(np.array(1.0), f))
@@ -138,6 +130,12 @@ class LabelNoise(Likelihood):
 def _log_joint(noisy: LabelNoise, y: Array, f: Array) -> tuple[Array, Array]:
     """log p(y, t = 0 | f) and log p(y, t = 1 | f)."""
     return noisy.log_with(y, *(noisy.base.log_prob(np.array(float(t)), f) for t in (0, 1)))
+
+
+def _felt(base: Likelihood, t: int, share: Array, f: Array) -> Slopes:
+    """Slope and curvature of one true class; zero where it has no share, however steep it is there."""
+    grad, curvature = base.slopes(np.array(float(t)), f)
+    return Slopes(np.where(share > 0, grad, 0.0), np.where(share > 0, curvature, 0.0))
 
 
 class Mixed(NamedTuple):

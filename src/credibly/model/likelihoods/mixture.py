@@ -22,9 +22,9 @@ from credibly.model.likelihoods.thresholds import sign
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.averages import Tilted
 from credibly.numerics.special import (
+    log_mills_ratio,
     log_normal_cdf,
     log_normal_cdf_third,
-    log_mills_ratio,
     log_sum_exp,
     normal_hazard,
     normal_hazard_slope,
@@ -231,7 +231,7 @@ class BernoulliMixture(Likelihood):
         nearest = self._farther(m, v, np.zeros(z.shape[:-1], dtype=int)).argmin(axis=-1)
         behind = log_mills_ratio(-np.minimum(z, 0.0)) - 0.5 * self._farther(m, v, nearest)
         terms = self._log_weights + np.where((z < 0).all(axis=-1, keepdims=True), behind, log_normal_cdf(z))
-        return np.exp(terms - log_sum_exp(terms)[..., None])
+        return np.asarray(np.exp(terms - log_sum_exp(terms)[..., None]))
 
     def _farther(self, m: Array, v: Array, part: Codes) -> Array:
         """z² of every part less that of one, with the difference taken before anything is squared."""
