@@ -204,7 +204,7 @@ def mean_of(targets: p.Targets, family: str, link: str | None = None, priors: tu
         "updates": "chain",
         "of_labels": family in LABELS,
         "tol": settled,
-        "slow": family == "inverse_gaussian",
+        "slow": family in ("inverse_gaussian", "negative_binomial"),
     }
     return Kind(glm(family, link), p.near_numbers, targets, priors=priors, **promises)
 
