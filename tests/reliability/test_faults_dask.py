@@ -1,0 +1,154 @@
+"""A Dask worker that dies at any stage of a fit or a prediction changes nothing; workers that always die are an error."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import dask
+import dask.array as da
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+from numpy.testing import assert_allclose
+
+from credibly import BayesianGLM, BayesianLogisticRegression, LinearDiscriminant, NaiveBayes, Normal
+
+pytestmark = pytest.mark.slow  # a cluster, and a new process for every worker that died
+
+CHUNKS = (300, 200, 250, 250)
+SAME = 1e-10
+rng = np.random.default_rng(0)
+X = rng.normal(size=(1000, 4)) * [1, 10, 0.1, 3]
+Y = ((X[:, :3] / [1, 10, 0.1]) + rng.gumbel(size=(1000, 3))).argmax(axis=1)
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test
+
+
+@contextmanager
+def cluster(**settings: Any) -> Iterator[Client]:
+    options = {"processes": True, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with (
+        dask.config.set(settings),
+        LocalCluster(n_workers=2, threads_per_worker=1, **options) as workers,
+        Client(workers) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with cluster() as connected:
+        yield connected
+
+
+def doomed(calls: Path, dies: Callable[[int], bool]) -> da.Array:
+    """A table whose third partition is made anew in every pass; its process dies at the calls that are said."""
+    name = str(calls)
+
+    def part(block: np.ndarray, block_id: tuple[int, int] = (0, 0)) -> np.ndarray:
+        if block_id[0] == 2 and block.size:
+            with open(name, "a") as file:
+                file.write("x")
+            if dies(os.path.getsize(name)):
+                os.kill(os.getpid(), signal.SIGKILL)
+        return block
+
+    return da.from_array(X, chunks=(CHUNKS, 4)).map_blocks(part, dtype=float, meta=np.empty((0, 0)))
+
+
+def labels(y: np.ndarray) -> da.Array:
+    return da.from_array(y, chunks=(CHUNKS,))
+
+
+MODELS: dict[str, tuple[Any, np.ndarray]] = {
+    "two classes": (BayesianLogisticRegression(prior=Normal()), Y > 0),
+    "three classes, learnt scale": (BayesianLogisticRegression(), Y),
+    "counts": (BayesianGLM("poisson", prior=Normal()), Y),
+    "discriminant": (LinearDiscriminant(), Y),
+    "naive Bayes": (NaiveBayes(features="gaussian"), Y),
+}
+
+
+def say(model: Any, table: Any) -> np.ndarray:
+    return model.predict_proba(table) if hasattr(model, "predict_proba") else model.predict(table)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_worker_killed_at_any_pass_changes_nothing(client, name, tmp_path):
+    """Labels, description, gradients, Hessians, prediction: every pass makes the partition once."""
+    model, y = MODELS[name]
+    here = type(model)(**model.get_params()).fit(X, y)
+    wanted = np.asarray(say(here, X))
+    counted = doomed(tmp_path / "calls", lambda _: False)
+    model.fit(counted, labels(y))
+    passes = (tmp_path / "calls").stat().st_size
+    say(model, counted).compute()
+    total = (tmp_path / "calls").stat().st_size
+    assert total > passes >= 2
+    stages = sorted({1, 2, 3, passes // 2, passes - 1, passes, passes + 1, total} & set(range(1, total + 1)))
+    for stage in stages:
+        calls = tmp_path / f"calls-{stage}"
+        table = doomed(calls, lambda call, stage=stage: call == stage)
+        there = type(model)(**model.get_params()).fit(table, labels(y))
+        found = say(there, table).compute()
+        assert calls.stat().st_size > total, stage  # it died, and that pass was made again
+        assert_allclose(found, wanted, rtol=1e-9, atol=SAME, err_msg=f"stage {stage}")
+        if hasattr(here, "log_evidence_"):
+            assert_allclose(there.log_evidence_, here.log_evidence_, rtol=SAME)
+        client.wait_for_workers(2, timeout=60)
+
+
+def ends(work: Callable[[], Any], seconds: float = 120) -> BaseException | None:
+    """The error of some work that must end."""
+    found: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), "it waits for ever"
+    return found[0] if found else None
+
+
+def test_a_partition_that_kills_every_worker_is_an_error(tmp_path):
+    with cluster(**{"distributed.scheduler.allowed-failures": 1}):
+        table = doomed(tmp_path / "calls", lambda _: True)
+        error = ends(lambda: BayesianLogisticRegression(prior=Normal()).fit(table, labels(Y)))
+    assert type(error).__name__ == "KilledWorker", error
+    assert "died while trying to run it" in str(error)
+
+
+def test_workers_that_never_come_back_are_an_error_where_dask_is_told_how_long_to_wait(tmp_path):
+    """Dask itself waits for ever unless it is told so."""
+    with cluster(
+        **{"distributed.scheduler.no-workers-timeout": "3s", "distributed.nanny.auto-restart": False}
+    ) as client:
+        pids = list(client.run(os.getpid).values())
+        gone = threading.Event()
+
+        def all_die(block: np.ndarray) -> np.ndarray:
+            return block
+
+        table = da.from_array(X, chunks=(CHUNKS, 4)).map_blocks(all_die, dtype=float, meta=np.empty((0, 0)))
+        client.cluster.scale(0)
+        client.cluster.sync(client.cluster._correct_state)
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                gone.set()
+        error = ends(lambda: BayesianLogisticRegression(prior=Normal()).fit(table, labels(Y)))
+    assert error is not None
+    assert "worker" in str(error).lower(), error
