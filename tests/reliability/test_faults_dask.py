@@ -1,4 +1,4 @@
-"""A Dask worker that dies at any stage of a fit or a prediction changes nothing; workers that always die are an error."""
+"""A Dask worker that dies at any stage of a fit or a prediction changes nothing; workers that always die are told."""
 
 import logging
 import os
@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 from numpy.testing import assert_allclose
+from sklearn.base import clone
 
 from credibly import BayesianGLM, BayesianLogisticRegression, LinearDiscriminant, NaiveBayes, Normal
 
@@ -40,12 +41,6 @@ def cluster(**settings: Any) -> Iterator[Client]:
         Client(workers) as client,
     ):
         yield client
-
-
-@pytest.fixture(scope="module")
-def client():
-    with cluster() as connected:
-        yield connected
 
 
 def doomed(calls: Path, dies: Callable[[int], bool]) -> da.Array:
@@ -81,28 +76,30 @@ def say(model: Any, table: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_worker_killed_at_any_pass_changes_nothing(client, name, tmp_path):
+def test_a_worker_killed_at_any_pass_changes_nothing(name, tmp_path):
     """Labels, description, gradients, Hessians, prediction: every pass makes the partition once."""
     model, y = MODELS[name]
-    here = type(model)(**model.get_params()).fit(X, y)
-    wanted = np.asarray(say(here, X))
+    here = clone(model).fit(X, y)
     counted = doomed(tmp_path / "calls", lambda _: False)
-    model.fit(counted, labels(y))
-    passes = (tmp_path / "calls").stat().st_size
-    say(model, counted).compute()
-    total = (tmp_path / "calls").stat().st_size
+    with dask.config.set(scheduler="synchronous"):
+        there = clone(model).fit(counted, labels(y))
+        passes = (tmp_path / "calls").stat().st_size
+        say(there, counted).compute()
+        total = (tmp_path / "calls").stat().st_size
     assert total > passes >= 2
-    stages = sorted({1, 2, 3, passes // 2, passes - 1, passes, passes + 1, total} & set(range(1, total + 1)))
-    for stage in stages:
-        calls = tmp_path / f"calls-{stage}"
-        table = doomed(calls, lambda call, stage=stage: call == stage)
-        there = type(model)(**model.get_params()).fit(table, labels(y))
+    for stage in sorted({1, 2, (passes + 2) // 2, passes, total}):
+        killed_at(stage, total, here, y, tmp_path / f"calls-{stage}")
+
+
+def killed_at(stage: int, total: int, here: Any, y: np.ndarray, calls: Path) -> None:
+    table = doomed(calls, lambda call: call == stage)
+    with cluster():  # a new one: a nanny does not restart its worker for ever
+        there = clone(here).fit(table, labels(y))
         found = say(there, table).compute()
-        assert calls.stat().st_size > total, stage  # it died, and that pass was made again
-        assert_allclose(found, wanted, rtol=1e-9, atol=SAME, err_msg=f"stage {stage}")
-        if hasattr(here, "log_evidence_"):
-            assert_allclose(there.log_evidence_, here.log_evidence_, rtol=SAME)
-        client.wait_for_workers(2, timeout=60)
+    assert calls.stat().st_size > total, stage  # it died, and that pass was made again
+    assert_allclose(found, np.asarray(say(here, X)), rtol=1e-9, atol=SAME, err_msg=f"stage {stage}")
+    if hasattr(here, "log_evidence_"):
+        assert_allclose(there.log_evidence_, here.log_evidence_, rtol=SAME)
 
 
 def ends(work: Callable[[], Any], seconds: float = 120) -> BaseException | None:
@@ -127,28 +124,13 @@ def test_a_partition_that_kills_every_worker_is_an_error(tmp_path):
         table = doomed(tmp_path / "calls", lambda _: True)
         error = ends(lambda: BayesianLogisticRegression(prior=Normal()).fit(table, labels(Y)))
     assert type(error).__name__ == "KilledWorker", error
-    assert "died while trying to run it" in str(error)
+    assert "on 2 different workers" in str(error)
 
 
-def test_workers_that_never_come_back_are_an_error_where_dask_is_told_how_long_to_wait(tmp_path):
+def test_workers_that_never_come_back_are_an_error_where_dask_is_told_how_long_to_wait():
     """Dask itself waits for ever unless it is told so."""
-    with cluster(
-        **{"distributed.scheduler.no-workers-timeout": "3s", "distributed.nanny.auto-restart": False}
-    ) as client:
-        pids = list(client.run(os.getpid).values())
-        gone = threading.Event()
-
-        def all_die(block: np.ndarray) -> np.ndarray:
-            return block
-
-        table = da.from_array(X, chunks=(CHUNKS, 4)).map_blocks(all_die, dtype=float, meta=np.empty((0, 0)))
+    with cluster(**{"distributed.scheduler.no-workers-timeout": "3s"}) as client:
         client.cluster.scale(0)
-        client.cluster.sync(client.cluster._correct_state)
-        for pid in pids:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                gone.set()
+        table = da.from_array(X, chunks=(CHUNKS, 4))
         error = ends(lambda: BayesianLogisticRegression(prior=Normal()).fit(table, labels(Y)))
-    assert error is not None
-    assert "worker" in str(error).lower(), error
+    assert type(error).__name__ in {"NoWorkerError", "NoValidWorkerError"}, error  # the second: older releases

@@ -49,11 +49,11 @@ def taken_before_refusal(model, X, y, **options) -> int:
 TERABYTES = {
     "exact process": (GaussianProcessClassifier(max_n=10**6), 200_000, 1, 2),
     "process of five classes": (GaussianProcessClassifier(max_n=10**6), 200_000, 1, 5),
-    "linear discriminant": (LinearDiscriminant(), 10, 400_000, 2),
-    "quadratic discriminant": (QuadraticDiscriminant(), 12, 200_000, 3),
-    "plug-in discriminant": (QuadraticDiscriminant(parameters="plugin"), 12, 200_000, 3),
-    "least squares": (LeastSquaresClassifier(), 10, 400_000, 2),
-    "least squares with a prior": (LeastSquaresClassifier(prior=Normal()), 10, 400_000, 2),
+    "linear discriminant": (LinearDiscriminant(), 6, 100_000, 2),
+    "quadratic discriminant": (QuadraticDiscriminant(), 6, 100_000, 3),
+    "plug-in discriminant": (QuadraticDiscriminant(parameters="plugin"), 6, 100_000, 3),
+    "least squares": (LeastSquaresClassifier(), 6, 200_000, 2),
+    "least squares with a prior": (LeastSquaresClassifier(prior=Normal()), 6, 200_000, 2),
     "least squares of many classes": (LeastSquaresClassifier(prior=Normal()), 3000, 300, 1500),
 }
 
