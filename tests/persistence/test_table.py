@@ -72,7 +72,8 @@ NEVER_HELD = {
         inference.inducing_ascent:Look inference.inducing_ascent:Terms
         inference.inducing_search:Learnt inference.inducing_search:Part inference.inducing_search:Points
         inference.inducing_search:Search inference.inducing_moves:Moves inference.inducing_moves:Place
-        data.threads:_Entry data.threads:_SingleThreadedBlas estimators.climbing:Checked estimators.gaussian_process:EvidencePrinter
+        data.threads:_Entry data.threads:_SingleThreadedBlas
+        estimators.climbing:Checked estimators.gaussian_process:EvidencePrinter
         estimators.generative_learning:Learnt estimators.learning:ChosenPrior estimators.leave_one_out:Fit
         estimators.nested_models:Extra estimators.noise:Known estimators.prequential:Learner
         estimators.problem:Drawn estimators.problem:Learnt estimators.problem:Problem estimators.problem:Search
