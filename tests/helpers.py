@@ -6,7 +6,9 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import sklearn
 from scipy.stats import norm
+from sklearn.utils.fixes import parse_version
 
 from credibly.model.likelihoods import Likelihood, Slopes
 
@@ -14,6 +16,9 @@ REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
 SHARED_IS_HERE = (SHARED / "reference" / "refload.py").is_file()
 WITHOUT_SHARED = "the reference numbers in ../shared are not beside this clone"
+
+SKLEARN_1_6 = parse_version(sklearn.__version__) < parse_version("1.7")
+"""Whether this is the oldest scikit-learn supported, whose checks differ in places from those of later ones."""
 
 needs_shared = pytest.mark.needs_shared
 """Marks a test (or, as ``pytestmark = needs_shared``, a file of them) that reads ``../shared``."""

@@ -25,6 +25,7 @@ from credibly import (
     StudentT,
 )
 from credibly.errors import NoEvidenceError
+from helpers import SKLEARN_1_6
 
 LOGISTIC = [
     BayesianLogisticRegression(),
@@ -42,7 +43,20 @@ STOCHASTIC = BayesianLogisticRegression(prior=Normal(), solver="sgd", max_iter=2
 STOCHASTIC_PROBIT = BayesianProbitRegression(prior=Normal(), solver="sgd", max_iter=20)
 
 
-@parametrize_with_checks(LOGISTIC + PROBIT)
+# In scikit-learn 1.6 this check makes two classes of three by the label that comes first, which in its shuffled rows is
+# another one than in its repeated rows: what it compares are fits to different labels.
+OTHER_LABELS = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "the check gives weighted and repeated rows different labels"
+    for kind in ("dense", "sparse")
+}
+
+
+@parametrize_with_checks(
+    LOGISTIC + PROBIT,
+    expected_failed_checks=lambda model: (
+        OTHER_LABELS if SKLEARN_1_6 and isinstance(model, BayesianProbitRegression) else {}
+    ),
+)
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)
 

@@ -300,6 +300,7 @@ def test_summary_and_forest_plot_work():
 
 def test_a_file_and_back(tmp_path):
     pytest.importorskip("h5netcdf", reason="no engine for netCDF files is installed")
+    pytest.importorskip("h5py", reason="… nor what it reads files with, which it does not always bring along")
     X, y = iris()
     data = to_arviz(BayesianLogisticRegression(prior=Normal(scale=1.0)).fit(X, y), draws=20, random_state=0)
     data.to_netcdf(str(tmp_path / "draws.nc"))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.probabilities import ProbabilityMixin
@@ -88,6 +88,7 @@ class ModelAverage(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         """
         from credibly.comparison import compare
 
+        y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
         found = compare(self.models, X, y, by=self.by, n_jobs=self.n_jobs, random_state=self.random_state)
         self.__dict__.update({name: it for name, it in vars(found.average(self.weights)).items() if name.endswith("_")})
         return self
