@@ -47,7 +47,7 @@ def test_a_label_that_is_nearly_certain_keeps_the_digits_of_what_is_missing(y, f
 
 @pytest.mark.parametrize("y", [0, 1])
 @pytest.mark.parametrize("f", [2.0, 30.0, 300.0])
-def test_digits_that_scipy_loses_near_one_are_taken_from_the_other_side(y, f):
+def test_a_distribution_without_a_log_of_its_own_keeps_the_digits_near_one(y, f):
     secant, f = BernoulliDistribution(stats.hypsecant()), f if y == 1 else -f
     missing = 2 / np.pi * np.arctan(np.exp(-abs(f)))
     assert_allclose(secant.log_prob(np.array(y), np.array(f)), np.log1p(-missing), rtol=1e-13)
