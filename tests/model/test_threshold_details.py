@@ -47,7 +47,7 @@ def test_a_label_that_is_nearly_certain_keeps_the_digits_of_what_is_missing(y, f
 
 @pytest.mark.parametrize("y", [0, 1])
 @pytest.mark.parametrize("f", [2.0, 30.0, 300.0])
-def test_digits_that_scipy_loses_near_one_are_taken_from_the_other_side(y, f):
+def test_a_distribution_without_a_log_of_its_own_keeps_the_digits_near_one(y, f):
     secant, f = BernoulliDistribution(stats.hypsecant()), f if y == 1 else -f
     missing = 2 / np.pi * np.arctan(np.exp(-abs(f)))
     assert_allclose(secant.log_prob(np.array(y), np.array(f)), np.log1p(-missing), rtol=1e-13)
@@ -149,6 +149,14 @@ def test_the_score_moves_with_the_distribution():
     assert_allclose(there.second, here.second, atol=1e-6)
 
 
+def test_the_score_stretches_with_the_distribution():
+    f = np.linspace(-3.0, 3.0, 7)
+    here = BernoulliDistribution(stats.genlogistic(2.5)).score(f)
+    wide = BernoulliDistribution(stats.genlogistic(2.5, scale=100.0)).score(100.0 * f)
+    assert_allclose(100.0 * wide.first, here.first, rtol=1e-8)  # 1e-11 and 1e-9 are promised, relative to one
+    assert_allclose(100.0**2 * wide.second, here.second, rtol=1e-6, atol=1e-8)
+
+
 def test_where_the_log_density_underflows_slopes_are_unknown_and_silent():
     lost, f = BernoulliDistribution(stats.hypsecant()), np.array([-1e5, 1e5])
     assert np.isnan(lost.score(f)).all()
@@ -203,6 +211,26 @@ def test_averages_by_quadrature_are_taken_row_by_row_for_rows_of_any_shape():
     y, m, v = np.array([[0.0], [1.0]]), rng.normal(size=(2, 3)), rng.uniform(0.1, 1.0, size=(2, 3))
     for got, want in zip(Likelihood.tilted(probit, y, m, v), probit.tilted(y, m, v), strict=True):
         assert_allclose(got, want, rtol=1e-9)  # 64 nodes for a score of at most one standard deviation
+
+
+@pytest.mark.parametrize("y", [0.0, 1.0])
+def test_a_moved_and_stretched_normal_threshold_is_a_mixture_of_one_part(y):
+    """A scale of three, whose square and cube are not its double and triple."""
+    moved, part = LocationScale(BernoulliProbit(), 0.5, 3.0), BernoulliMixture(NormalMixture([1.0], [0.5], [3.0]))
+    label, f, v = np.array(y), np.linspace(-4.0, 4.0, 9), np.full(9, 0.7)
+    pairs = [
+        (moved.log_prob(label, f), part.log_prob(label, f)),
+        *zip(moved.slopes(label, f), part.slopes(label, f), strict=True),
+        *zip(moved.expand(label, f), part.expand(label, f), strict=True),
+        (moved.third(label, f), part.third(label, f)),
+        (moved.mean(f), part.mean(f)),
+        *zip(moved.tilted(label, f, v), part.tilted(label, f, v), strict=True),
+        (moved.log_average(label, f, v), part.log_average(label, f, v)),
+        (moved.information(f), part.information(f)),
+        (moved.information_slope(f), part.information_slope(f)),
+    ]
+    for got, want in pairs:
+        assert_allclose(got, want, rtol=1e-12, atol=1e-15)
 
 
 # --- mixtures -----------------------------------------------------------------------------------------------
