@@ -181,7 +181,7 @@ CLASSES = [
     Input("2 classes", "Fits.", classes(2, 20), {"every": FITS}),
     Input("3 classes", "Fits, but where a model is of two.", classes(3, 21), several(3)),
     Input("10 classes", "…", classes(10, 30), several(10), slow=("average",)),
-    Input("100 classes", "…", classes(100, 200), several(100), slow=("every",)),
+    Input("100 classes", "…", classes(100, 100), several(100), slow=("every",)),
     Input(
         "10,000 rows to 1",
         "Fits; the odds are as they are. An exact Gaussian process is refused beyond 10,000 rows.",
