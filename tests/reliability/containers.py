@@ -79,7 +79,12 @@ ARRAYS = [
     ),
     same("a masked array, nothing masked", "An array.", np.ma.array),
     Input("a masked array", "Masked cells are missing cells, as NaN.", table(masked), missing()),
-    refused("a generator", "Refused: what is expected is listed.", iter, f"{NO_TABLE}.*got (list_|array_)?iterator"),
+    refused(
+        "a generator",
+        "Refused: what is expected is listed.",
+        lambda X: (row for row in X),
+        f"{NO_TABLE}.*got generator",
+    ),
     refused("a dict", "…", lambda X: {"a": X[:, 0], "b": X[:, 1]}, f"{NO_TABLE}.*got dict"),
     refused(
         "the name of a file", "… and where a file is read.", lambda X: "data.csv", f"{NO_TABLE}.*'data.csv'.*read_csv"
