@@ -224,6 +224,8 @@ def test_many_rows_that_a_strong_signal_nearly_separates_have_an_estimate():
     assert_allclose(model.coef_[0, 0], 30, rtol=0.2)
     X0 = np.column_stack([X, np.ones(len(X))])
     assert_allclose(X0.T @ (y - model.predict_proba(X)[:, 1]), 0, atol=1e-6)  # the score equation
+
+
 # --- what random problems found -----------------------------------------------------------------------------
 
 
