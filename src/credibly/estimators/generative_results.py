@@ -95,6 +95,12 @@ class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning
         Returns
         -------
         (n, 2) array for P(classes_[1]) of two classes, (n, K, 2) for K.
+
+        Notes
+        -----
+        Draws know only the rows of the fit, while `predict_proba` lets the new row, too, say which parameters are
+        plausible. Far from all rows of the fit the two can disagree, and the interval looks surer than it should:
+        `score_samples` is low there.
         """
         joint = self._integrated("predict_interval")
         normal_quantile(level)  # checks the level
