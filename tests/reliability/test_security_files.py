@@ -160,6 +160,10 @@ KINDS = {
 }
 
 
+OLD_PYARROW_SAYS_THAT_IT_REFUSES = pytest.mark.filterwarnings("ignore:pickle-based deserialization:RuntimeWarning")
+
+
+@OLD_PYARROW_SAYS_THAT_IT_REFUSES
 @pytest.mark.parametrize("name", KINDS)
 def test_no_file_that_can_hold_code_is_opened_as_a_table_or_as_a_model(tmp_path, bomb, name):
     path = tmp_path / name
@@ -172,12 +176,20 @@ def test_no_file_that_can_hold_code_is_opened_as_a_table_or_as_a_model(tmp_path,
         load(path)
 
 
-def test_a_type_that_is_a_pickle_is_read_as_the_numbers_it_stands_for(tmp_path, bomb):
+@OLD_PYARROW_SAYS_THAT_IT_REFUSES
+def test_a_type_that_is_a_pickle_is_refused_or_read_as_the_numbers_it_stands_for(tmp_path, bomb):
+    """Releases of pyarrow that still know the type keep it closed, and then the column is none of ours."""
     path = tmp_path / "data.parquet"
     pq.write_table(hostile_schema(bomb), path)
-    assert read_table(path).frame["x"].tolist() == [0.5, 1.5, 2.5, 3.5]
-    rows = ParquetRows(path, target="label", features=["x"])
-    assert BayesianLogisticRegression(prior=Normal()).fit(rows).classes_.tolist() == ["a", "b"]
+    try:
+        assert read_table(path).frame["x"].tolist() == [0.5, 1.5, 2.5, 3.5]
+    except TableError as error:
+        assert "no single values" in str(error)
+    try:
+        model = BayesianLogisticRegression(prior=Normal()).fit(ParquetRows(path, target="label", features=["x"]))
+        assert model.classes_.tolist() == ["a", "b"]
+    except InputError as error:
+        assert "'x'" in str(error)
 
 
 @pytest.mark.parametrize(
