@@ -73,7 +73,7 @@ class Status(Enum):
         "on standardised columns is reported, and standard deviations are NaN. Use a prior."
     )
     SCALES_NOT_FOUND = (
-        "The search for prior scales ended where the evidence still rises; use prior='empirical' or an explicit Normal."
+        "The search for prior scales ended where the evidence still rises; give the prior, e.g. Normal(scale=2.5)."
     )
     STEP_LIMIT = (
         "The step limit was reached before the goal; raise max_iter, or loosen tol if what the last step changed is "
