@@ -160,7 +160,9 @@ KINDS = {
 }
 
 
-OLD_PYARROW_SAYS_THAT_IT_REFUSES = pytest.mark.filterwarnings("ignore:pickle-based deserialization:RuntimeWarning")
+OLD_PYARROW_SAYS_THAT_IT_REFUSES = pytest.mark.filterwarnings(
+    "ignore:pickle-based deserialization:RuntimeWarning", "ignore:pyarrow.PyExtensionType is deprecated:FutureWarning"
+)
 
 
 @OLD_PYARROW_SAYS_THAT_IT_REFUSES
