@@ -46,7 +46,7 @@ VALUES = {
     "slices": [slice(None), slice(1, None, -2), range(3, 20, 4)],
     "numpy scalars": [np.float64(0.1), np.float32(0.1), np.float16(3), np.int8(-3), np.uint64(2**63), np.bool_(True)],
     "numpy odd scalars": [np.complex128(1 + 2j), np.float64("nan"), np.str_("aø\x00"), np.bytes_(b"a\x00b")],
-    "numpy dates": [np.datetime64("2024-02-29T12:00", "ns"), np.timedelta64(3, "D"), np.datetime64("NaT")],
+    "numpy dates": [np.datetime64("2024-02-29T12:00", "ns"), np.timedelta64(3, "D"), np.datetime64("NaT", "ns")],
     "dtypes": [np.dtype(float), np.dtype(">i4"), np.dtype("<U7")],
     "dates": [datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3, 4), datetime.timedelta(-1, 5, 6)],
     "exact numbers": [Decimal("0.10"), Decimal("1E+999"), Decimal("-Infinity"), Fraction(-2, 3)],
