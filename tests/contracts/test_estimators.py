@@ -152,6 +152,20 @@ def test_permuting_columns_permutes_coefficients_only(model):
     assert_allclose(mixed.log_evidence_, plain.log_evidence_, rtol=1e-10)
 
 
+@pytest.mark.parametrize("seed", [0, 9])
+def test_weights_and_repeated_rows_have_the_same_prior_scales(seed):
+    """Separated rows, and twice as many columns: the evidence is all but flat in most scales."""
+    rng = np.random.default_rng(seed)
+    X, y, weight = rng.uniform(size=(15, 30)), rng.integers(0, 2, size=15), rng.integers(0, 5, size=15)
+    order = rng.permutation(15)
+    model = BayesianLogisticRegression(prior="ard")
+    weighted = clone(model).fit(csr_array(X[order]), y[order], sample_weight=weight[order])
+    repeated = clone(model).fit(csr_array(X.repeat(weight, axis=0)), y.repeat(weight))
+    assert_allclose(weighted.prior_scale_, repeated.prior_scale_, rtol=1e-7)
+    assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-8)
+    assert_allclose(weighted.log_evidence_, repeated.log_evidence_, rtol=1e-9)
+
+
 # --- company ------------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,8 @@ from credibly.inference import scale_search
 from credibly.inference.scale_search import (
     LOG_BOUNDS,
     MOST_SETTLED,
+    TELLING,
+    Evidence,
     best_of_scan,
     polished,
     root_uphill,
@@ -31,10 +33,6 @@ class Columns:
         self.a, self.b, self.asked = np.asarray(a, dtype=float), np.asarray(b, dtype=float), 0
 
     @property
-    def plateau(self):
-        return np.log(np.minimum(1e-2, 1e-2 / np.sqrt(self.a)))
-
-    @property
     def best(self):
         with np.errstate(divide="ignore", invalid="ignore"):
             theta = 0.5 * np.log((self.b**2 - self.a) / self.a**2)
@@ -46,7 +44,7 @@ class Columns:
         wide = 1 + self.a * s2
         log_evidence = float((-0.5 * np.log(wide) + 0.5 * self.b**2 * s2 / wide).sum())
         gradient = s2 * (-self.a / wide + self.b**2 / wide**2)
-        return SimpleNamespace(result=SimpleNamespace(log_evidence=log_evidence), gradient=gradient)
+        return Evidence(SimpleNamespace(log_evidence=log_evidence), gradient, np.empty(0))
 
 
 def test_the_gradient_of_these_columns_is_that_of_their_evidence():
@@ -113,11 +111,24 @@ def test_the_only_column_comes_back_from_the_bound():
     assert_allclose(settled(columns, np.array([LOG_BOUNDS[0]])), columns.best, atol=1e-8)
 
 
-def test_a_faint_column_on_its_way_to_a_maximum_is_not_switched_off():
-    """Below the plateau's edge, but not on the plateau: the evidence rises, and is concave there."""
-    columns, theta = Columns([1.0], [np.sqrt(1 + 8e-5)]), 0.5 * np.log([0.7 * 8e-5])
-    assert theta < columns.best < columns.plateau
-    assert_array_equal(settled(columns, theta), theta)  # a Newton step goes beyond; what is left to gain is 1e-9 nats
+@pytest.mark.parametrize("excess", [8e-5, 4e-5])
+def test_a_column_is_kept_if_it_tells_anything_at_all(excess):
+    """The evidence gained is a quarter of the square of the excess of b² over a: 1.6e-9 nats, or 4e-10."""
+    columns, theta = Columns([1.0], [np.sqrt(1 + excess)]), 0.5 * np.log([0.7 * excess])
+    kept = columns(columns.best).result.log_evidence - columns(np.array([LOG_BOUNDS[0]])).result.log_evidence > TELLING
+    assert kept == (excess == 8e-5)
+    assert_allclose(
+        settled(columns, theta), columns.best if kept else LOG_BOUNDS[0], atol=1e-2
+    )  # gradient 1e-10, curvature 2e-8
+
+
+@pytest.mark.parametrize("scale", [1e-3, 0.02, 0.2])
+def test_a_column_is_followed_up_a_slope_that_is_too_small_for_a_search(scale):
+    """Rows that are all but separated tell little of any one scale: here the evidence rises up to 100."""
+    columns = Columns([1e-4, 1.0], [np.sqrt(2e-4), 3.0])
+    start = np.array([np.log(scale), columns.best[1]])
+    assert abs(columns(start).gradient[0]) < 1e-5
+    assert_allclose(settled(columns, start), columns.best, atol=1e-8)
 
 
 def test_many_scales_are_left_as_they_are():
@@ -133,8 +144,8 @@ def test_a_column_whose_return_does_not_help_stays_out(monkeypatch):
     assert_array_equal(settled(columns, out), out)
 
 
-def test_polishing_does_not_leave_for_a_steeper_place():
-    """Where the gradient is largest a Newton step goes on for ever; at the upper bound the gradient is -1."""
-    columns, theta = Columns([1.0], [np.sqrt(1.5)]), 0.5 * np.log([0.2001])  # largest at s² = 0.2
-    assert_array_equal(polished(columns, theta), theta)
-    assert_allclose(polished(columns, columns.best + 0.1), columns.best, atol=1e-10)
+def test_polishing_shortens_steps_that_lead_to_a_steeper_place():
+    """Where the gradient is largest a whole Newton step goes on for ever; at the upper bound the gradient is -1."""
+    columns = Columns([1.0], [np.sqrt(1.5)])
+    for start in (0.5 * np.log([0.2001]), 0.5 * np.log([0.1999]), columns.best + 0.1):  # largest at s² = 0.2
+        assert_allclose(polished(columns, start), columns.best, atol=1e-8)  # xtol of the root

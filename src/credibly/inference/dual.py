@@ -27,7 +27,7 @@ from credibly.inference.laplace import Controls
 from credibly.inference.latent import Precision
 from credibly.inference.latent_newton import AtMode, Mode, Point, find_mode
 from credibly.inference.posterior import InferenceResult, WideGaussian
-from credibly.inference.scale_search import LOG_BOUNDS, Evidence
+from credibly.inference.scale_search import Evidence
 from credibly.inference.wide_prior import WidePrior
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.numerics.arrays import AnyArray, Array
@@ -245,11 +245,6 @@ class DualSurface:
         self.status = Status.CONVERGED  # of the worst fit so far
         self.seen: dict[float, Evidence] = {}
         self.warm: Array | None = None
-
-    @property
-    def plateau(self) -> Array:
-        """Not asked for: one scale has no columns to switch off."""
-        return np.array([LOG_BOUNDS[0]])
 
     def __call__(self, theta: Array) -> Evidence:
         """The fit at a scale, started from the last one."""

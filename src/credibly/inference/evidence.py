@@ -12,7 +12,7 @@ c     gradient of tr(A⁻¹H(w)) in w, with A⁻¹ held still                   
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, singledispatch
+from functools import singledispatch
 from typing import NamedTuple
 
 import numpy as np
@@ -54,8 +54,6 @@ __all__ = [
     "maximise_evidence",
 ]
 
-PLATEAU = 0.1  # scales below that hardly move a score,
-FAINT = 0.3  # nor do scales below that share of a column's standard error
 REMEMBERED = 8  # evaluations: searches come back to their last points
 MOST_QUADRATICS = 6
 UPHILL = 1e-6  # nats that a step may lose to rounding
@@ -100,12 +98,6 @@ class ScaledPriors:
             )
         stacked = block_diagonal(precision, self.n_outputs)
         return Gaussian(np.zeros(len(stacked)), PSD.of(stacked, "the prior precision"))
-
-    def plateau(self, information: Array) -> Array:
-        """log of the scales below which a column has all but dropped out: the more the rows tell, the smaller."""
-        largest = np.zeros(self.n_scales)
-        np.maximum.at(largest, self.group, self.per_slope(np.diag(information)).max(axis=0))
-        return np.log(np.minimum(PLATEAU, FAINT / np.sqrt(np.maximum(largest, np.finfo(float).tiny))))
 
     def per_slope(self, weights: Array) -> Array:
         """The slopes' part of a flat vector of weights, (K, d)."""
@@ -197,13 +189,6 @@ class _EvidenceSurface:
         """Whether passes over the rows are dear, and one maximum is worth finding."""
         return self.objective.rows.n_rows >= MANY_ROWS
 
-    @cached_property
-    def plateau(self) -> Array:
-        """log of the scales below which a column has all but dropped out: the more rows, the smaller."""
-        zeros = np.zeros(self.priors.n_scales)
-        total = self(zeros).result.posterior.precision.matrix - self.priors.prior(zeros).precision.matrix
-        return self.priors.plateau(total)
-
     def __call__(self, theta: Array) -> Evidence:
         key = theta.tobytes()
         if key not in self.seen:
@@ -248,7 +233,6 @@ class _QuadraticSurface:
         self.priors, self.at, self.w = priors, at, posterior.mean
         self.information = posterior.precision.matrix - before.precision.matrix
         self.pull = before.pull(self.w)  # at a mode the gradient of the log likelihood
-        self.plateau = priors.plateau(self.information)
 
     def __call__(self, theta: Array) -> Evidence:
         prior, c = self.priors.prior(theta), self.at.curvature_slope

@@ -12,14 +12,16 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from credibly.inference.posterior import InferenceResult
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.newton import Status
 
 LOG_BOUNDS = (float(np.log(1e-3)), float(np.log(1e3)))
 MOST_SETTLED = 30  # scales; each needs a fit of its own
-PLATEAU_STEP = 0.1  # in θ: on the plateau the gradient grows by e^0.2 over it
-POLISHING_STEPS = 4
-TIDYING_ROUNDS = 4
+TELLING = 1e-9  # nats: a column that adds less is switched off
+POLISHING_STEPS = 20  # four where the search has ended well
+LONGEST_STEP = 1.0  # in θ
+MOST_HALVINGS = 8
+TIDYING_ROUNDS = 8
 GRADIENT_GOAL = 1e-10  # nats per unit of log scale
 STEEP = 1e-3  # nats per unit of log scale: a thousandth of what a person would call a difference
 AT_BOUND = 1e-8
@@ -36,10 +38,6 @@ class Evidence(NamedTuple):
 
 class Surface(Protocol):
     """The evidence as a function of log scales."""
-
-    @property
-    def plateau(self) -> Array:
-        """log of the scales below which a column has all but dropped out."""
 
     def __call__(self, theta: Array, /) -> Evidence:
         """Evidence and gradient at θ."""
@@ -103,52 +101,78 @@ def settled(surface: Surface, theta: Array) -> Array:
     """Free the answer from where the search happened to stop.
 
     As a scale s → 0 its column drops out and d log Z/dθ falls like s²: a search by gradients stops anywhere on that
-    plateau, and where depends on rounding. So what is on the plateau is switched off, the rest polished; then the
-    column whose return would raise the evidence most is let in again, until there is none (as Tipping & Faul 2003).
+    plateau, and where depends on rounding. So what tells nothing is switched off, the rest polished; then the column
+    whose return would raise the evidence most is let in again, until there is none (as Tipping & Faul 2003).
     """
     if len(theta) > MOST_SETTLED:
         return theta
     theta = _tidied(surface, theta)
     for _ in range(len(theta)):
-        at = surface(theta)
-        better = _woken(surface, theta, at)
+        better = _woken(surface, theta)
         if better is None:
             break
         theta = better
     return theta
 
 
-def _woken(surface: Surface, theta: Array, at: Evidence) -> Array | None:
-    """A column that is switched off let in again, the one with the strongest pull first, where that helps."""
+def _woken(surface: Surface, theta: Array) -> Array | None:
+    """A column that is switched off let in again, the one with the strongest pull first, where that helps.
+
+    Its own scale comes first, the others held: near zero the slope is too small for a search to follow, however much
+    there is to gain further up.
+    """
+    at = surface(theta)
     pull = np.where(theta == LOG_BOUNDS[0], at.gradient, 0.0)
     for j in np.argsort(-pull)[: np.count_nonzero(pull > 0)]:
-        woken = np.where(np.arange(len(theta)) == j, surface.plateau, theta)
-        woken = _tidied(surface, climbed(surface, woken))
-        if surface(woken).result.log_evidence > at.result.log_evidence:
-            return woken
+        woken = _raised(surface, np.where(np.arange(len(theta)) == j, 0.0, theta), int(j))
+        if surface(woken).result.log_evidence > at.result.log_evidence + TELLING:
+            woken = _tidied(surface, climbed(surface, woken))
+            if surface(woken).result.log_evidence > at.result.log_evidence + TELLING:
+                return woken
     return None
+
+
+def _raised(surface: Surface, theta: Array, j: int) -> Array:
+    """One scale followed uphill to where the evidence no longer rises, the others held."""
+    raised = theta.copy()
+    raised[j] = root_uphill(_OneScale(surface, theta, j), float(theta[j]))[0]
+    return raised
+
+
+class _OneScale:
+    """The surface along one of its scales."""
+
+    def __init__(self, surface: Surface, theta: Array, j: int) -> None:
+        self.surface, self.theta, self.j = surface, theta, j
+
+    def __call__(self, theta: Array) -> Evidence:
+        point = self.theta.copy()
+        point[self.j] = theta[0]
+        at = self.surface(point)
+        return at._replace(gradient=at.gradient[[self.j]])
 
 
 def _tidied(surface: Surface, theta: Array) -> Array:
     """Switch off and polish until neither changes the other's work."""
     for _ in range(TIDYING_ROUNDS):
-        before, theta = theta, polished(surface, _switched_off(surface, theta))
-        if not ((theta < surface.plateau) & (theta > LOG_BOUNDS[0]) & (theta != before)).any():
+        off = _switched_off(surface, theta)
+        before, theta = theta, polished(surface, off)
+        if (off == before).all() and (theta == before).all():
             break
     return theta
 
 
 def _switched_off(surface: Surface, theta: Array) -> Array:
-    """Move to the lower bound the scales below which the evidence is a plateau: convex in θ, unlike at a maximum."""
-    gradient = surface(theta).gradient
-    off = theta.copy()
-    for j in np.flatnonzero((theta < surface.plateau) & (theta > LOG_BOUNDS[0])):
-        beside = theta.copy()
-        beside[j] += PLATEAU_STEP
-        growing = surface(beside).gradient[j] * gradient[j] > gradient[j] ** 2
-        if growing or gradient[j] < 0:
-            off[j] = LOG_BOUNDS[0]
-    return off
+    """Move to the lower bound, from the smallest on, the scales without which the evidence is as high."""
+    best = surface(theta).result.log_evidence
+    for j in np.argsort(theta):
+        if LOG_BOUNDS[0] < theta[j]:
+            without = theta.copy()
+            without[j] = LOG_BOUNDS[0]
+            log_evidence = surface(without).result.log_evidence
+            if log_evidence >= best - TELLING:
+                theta, best = without, log_evidence
+    return theta
 
 
 def polished(surface: Surface, theta: Array) -> Array:
@@ -159,16 +183,40 @@ def polished(surface: Surface, theta: Array) -> Array:
     """
     for _ in range(POLISHING_STEPS):
         gradient = surface(theta).gradient
-        free = np.flatnonzero((theta > LOG_BOUNDS[0]) & (theta < LOG_BOUNDS[1]))
-        if not free.size or np.abs(gradient[free]).max() < GRADIENT_GOAL:
+        free = np.flatnonzero(_between_bounds(theta))
+        if np.abs(gradient[free]).max(initial=0.0) < GRADIENT_GOAL:
             break
         shifted = theta + DIFFERENCE * np.eye(len(theta))[free]
         jacobian = np.array([surface(point).gradient[free] - gradient[free] for point in shifted]) / DIFFERENCE
-        proposal = theta.copy()
+        convex = free[np.diag(jacobian) > 0]
+        if convex.size:  # no maximum is near in that direction, and Newton's step would go downhill
+            theta = _raised(surface, theta, int(convex[np.abs(gradient[convex]).argmax()]))
+            continue
+        step = np.zeros(len(theta))
         # Least squares: a column that is constant, or there twice, leaves its scale undetermined.
-        proposal[free] -= np.linalg.lstsq(jacobian.T, gradient[free], rcond=1e-10)[0]
-        proposal = np.clip(proposal, *LOG_BOUNDS)
-        if np.linalg.norm(surface(proposal).gradient[free]) > np.linalg.norm(gradient[free]):
+        step[free] = -np.linalg.lstsq(jacobian.T, gradient[free], rcond=1e-10)[0]
+        flatter = _flatter(surface, theta, step)
+        if flatter is None:
             break
-        theta = proposal
+        theta = flatter
     return theta
+
+
+def _flatter(surface: Surface, theta: Array, step: Array) -> Array | None:
+    """The first of the step, its half, its quarter … that makes the gradient smaller.
+
+    Where a scale is all but on its plateau, its gradient bends so fast that a whole Newton step overshoots.
+    """
+    free = _between_bounds(theta)
+    slope = np.linalg.norm(surface(theta).gradient[free])
+    step = step / max(1.0, np.abs(step).max() / LONGEST_STEP)
+    for _ in range(MOST_HALVINGS):
+        proposal = np.clip(theta + step, *LOG_BOUNDS)
+        if np.linalg.norm(surface(proposal).gradient[free]) < slope:
+            return proposal
+        step = step / 2
+    return None
+
+
+def _between_bounds(theta: Array) -> AnyArray:
+    return (theta > LOG_BOUNDS[0]) & (theta < LOG_BOUNDS[1])
