@@ -164,8 +164,8 @@ def check_labels(y: AnyArray) -> None:
         if y.dtype != object or "label type: continuous" in str(error):
             raise InputError(f"y cannot be used as class labels: {error}") from error
         raise InputError(
-            f"y holds labels of type {type(y[0]).__name__}; expected text, whole numbers or booleans. Write them as "
-            "text, e.g. [str(label) for label in y]."
+            f"Unknown label type: y holds objects of type {type(y[0]).__name__}; expected text, or an array of whole "
+            "numbers or booleans. Write them as text, e.g. [str(label) for label in y]."
         ) from error
 
 
