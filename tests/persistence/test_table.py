@@ -80,6 +80,7 @@ NEVER_HELD = {
         inference.adf:FullCovariance inference.adf:Spherical inference.conjugate:Integrate inference.conjugate:PlugIn
         inference.em:Completion inference.em:Expected inference.em:Limits inference.ep:SiteLatents inference.ep:Sweep
         inference.evidence:_EvidenceSurface inference.evidence:_QuadraticSurface inference.scale_search:Evidence
+        inference.scale_search:_OneScale
         inference.evidence:Maximum inference.evidence:ScaledPriors
         inference.free_density:Derivatives inference.free_density:Target
         inference.function_target:FunctionTarget inference.hypotheses:Constraints inference.hypotheses:WeightNames
