@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.errors import NotPositiveDefinite
-from credibly.numerics.linalg import LARGEST_SCRATCH, PSD, scratch, semidefinite_root, stacked_factors
+from credibly.inference.posterior import Gaussian
+from credibly.numerics.linalg import LARGEST_SCRATCH, PSD, scratch, semidefinite_root, stacked_factors, upper_factor
 
 EPS = np.finfo(float).eps
 
@@ -166,3 +167,32 @@ def test_scratch_memory_is_used_again_up_to_a_size():
     large = scratch(LARGEST_SCRATCH, 2, "of this test")
     assert not np.shares_memory(large, scratch(LARGEST_SCRATCH, 2, "of this test"))
     assert np.shares_memory(small, scratch(10, 10, "of this test"))
+
+
+# --- upper_factor -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        pytest.param([(1, 0), (2, 0)], id="one column: a rotation fills the next one"),
+        pytest.param([(2, 1), (5, 1), (3, 2), (4, 2)], id="two columns"),
+        pytest.param([(5, j) for j in range(5)], id="a last row, as an intercept has"),
+        pytest.param([(i, j) for i in range(6) for j in range(i)], id="all"),
+        pytest.param([], id="none"),
+    ],
+)
+def test_an_upper_factor_is_triangular_whatever_is_below_the_diagonal(below):
+    G = np.diag(np.array([0.9, -1.2, 1.1, 0.7, 2.0, -0.5]))
+    for place in below:
+        G[place] = 1.0 - 0.3 * sum(place)
+    R = upper_factor(G)
+    assert_array_equal(np.tril(R, -1), 0.0)
+    assert_allclose(R.T @ R, G.T @ G, rtol=0, atol=20 * EPS * np.abs(G).max() ** 2 * len(G))
+
+
+def test_a_prior_with_one_weight_behind_the_others_keeps_its_covariance():
+    """w₁ and w₂ are w₀ plus something of their own: the factor of the inverse has zeros that rotations fill."""
+    cov = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
+    prior = Gaussian.from_mapped_moments(np.zeros(3), cov, np.eye(3), "the prior")
+    assert_allclose(prior.precision.solve(np.eye(3)), cov, rtol=0, atol=20 * EPS)

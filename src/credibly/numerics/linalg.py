@@ -181,7 +181,7 @@ def semidefinite_root(A: Array, what: str, noise: float = 0.0) -> Array:
 
 
 def upper_factor(G: Array) -> Array:
-    """R of G = QR, for a lower triangular G: by rotations where few entries are below the diagonal.
+    """R of G = QR, for a lower triangular G: by rotations where few are needed.
 
     Reflections leave an error of eps times the longest column everywhere, and so lose the small entries of R's
     diagonal, and with them its determinant. A rotation of a row with one that is zero beyond its diagonal only scales.
@@ -192,15 +192,16 @@ def upper_factor(G: Array) -> Array:
     >>> float(np.prod(np.diag(upper_factor(G))))
     1e-12
     """
-    below = np.argwhere(np.tril(G, -1).T)  # column by column
-    if len(below) > len(G):
-        return np.asarray(np.linalg.qr(G, mode="r"))
-    R = np.array(G)
-    for column, row in below:
-        length = np.hypot(R[column, column], R[row, column])
-        c, s = R[column, column] / length, R[row, column] / length
-        R[[column, row]] = np.array([[c, s], [-s, c]]) @ R[[column, row]]
-        R[row, column] = 0.0
+    R, left = np.array(G), len(G)
+    for column in range(len(G)):
+        for row in column + 1 + np.flatnonzero(R[column + 1 :, column]):  # some of them put there by earlier rotations
+            if not left:
+                return np.asarray(np.linalg.qr(G, mode="r"))
+            left -= 1
+            length = np.hypot(R[column, column], R[row, column])
+            c, s = R[column, column] / length, R[row, column] / length
+            R[[column, row]] = np.array([[c, s], [-s, c]]) @ R[[column, row]]
+            R[row, column] = 0.0
     return R
 
 
