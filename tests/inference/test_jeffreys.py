@@ -54,7 +54,8 @@ def test_the_mode_is_half_a_success_and_half_a_failure_away_however_it_is_search
     found = jeffreys(objective(), np.array([2.0]))
     assert found.solution.status is Status.CONVERGED
     assert_allclose(found.posterior.mean, [FIRTH], rtol=1e-8)
-    assert_allclose(found.log_likelihood, K * FIRTH - N * np.logaddexp(0, FIRTH), rtol=1e-12)
+    # The likelihood is not at its own maximum there, so that an error of the mode counts in full.
+    assert_allclose(found.log_likelihood, K * FIRTH - N * np.logaddexp(0, FIRTH), rtol=1e-8)
     assert np.isnan(found.log_evidence)
 
 

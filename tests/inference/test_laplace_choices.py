@@ -37,7 +37,8 @@ def in_memory(n: int) -> MemoryRows:
 def asked(rows, *, classes: int = 1, outputs: int | None = None, prior: object = "a prior", log_concave: bool = True):
     """As much of an objective as the choices look at."""
     contrast = np.ones((classes, classes if outputs is None else outputs))
-    return SimpleNamespace(rows=rows, contrast=contrast, prior=prior, log_concave=log_concave)
+    counts = FamilyLikelihood(Poisson(), Log())
+    return SimpleNamespace(rows=rows, contrast=contrast, prior=prior, log_concave=log_concave, likelihood=counts)
 
 
 # --- costs and sizes ----------------------------------------------------------------------------------------

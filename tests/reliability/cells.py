@@ -98,28 +98,15 @@ CELLS = [
     ),
     Input(
         "int64 at its limits",
-        "A Normal prior in such units is refused as singular; priors without units fit.",
+        "Numbers like others.",
         table(lambda X: np.where(X > np.median(X), INT.max, INT.min)),
-        {
-            "every": SINGULAR,
-            "… empirical prior": FITS,
-            "gp": FITS,
-            **generative(FITS),
-            **NO_COUNTS,
-        },
+        {"every": FITS, **NO_COUNTS},
     ),
     Input(
         "uint64 beyond 2^63",
         "As int64; NaiveBayes warns of whole numbers that are no counts.",
         table(lambda X: np.uint64(2**63) + np.abs(whole(X)).astype(np.uint64) * np.uint64(10**16)),
-        {
-            "every": SINGULAR,
-            "… empirical prior": FITS,
-            "gp": FITS,
-            **generative(FITS),
-            "NaiveBayes": COUNTS_LIKE,
-            "yes and no": Refused("holds 0 or 1"),
-        },
+        {"every": FITS, "NaiveBayes": COUNTS_LIKE, "yes and no": Refused("holds 0 or 1")},
     ),
     Input(
         "booleans",
