@@ -1,10 +1,12 @@
 """Cells: numbers at the ends of floating point, types of numbers, and what is no number at all."""
 
+import datetime
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from reliability.estimators import Problem
 from reliability.inputs import FITS, NO_COUNTS, SAME, Answer, Change, Fits, Input, Refused, generative, missing
@@ -22,6 +24,10 @@ INFINITE: dict[str, Answer] = {
 SINGULAR = Refused("prior.*numerically singular beside these columns.*centre and scale")
 COUNTS_LIKE = Fits(warns="holds whole numbers and is read as Poisson counts")
 DATES = Refused("X holds .*turn them into numbers first")
+DATE_CELLS: dict[str, Answer] = {
+    "every": Refused("X holds (dates|what is no number).*days since a start"),
+    "bayes": Refused("Column 'x1' holds dates.*turn it into numbers first"),
+}
 
 
 def cell(value: Any, kind: Any = float) -> Change:
@@ -141,6 +147,7 @@ CELLS = [
     ),
     Input("objects that are numbers", "Read as numbers.", table(lambda X: X.astype(object)), {"every": SAME}),
     Input("None among objects", "A missing cell, as NaN.", cell(None, object), missing()),
+    Input("pd.NA among objects", "A missing cell, as NaN.", cell(pd.NA, object), missing()),
     Input(
         "Decimal among objects",
         "A number.",
@@ -175,6 +182,17 @@ CELLS = [
         },
     ),
     Input(
+        "text that reads like a number among objects",
+        "As other text: it is not read.",
+        cell("1", object),
+        {
+            "every": Refused("text where numbers are expected, such as '1'.*OneHotEncoder"),
+            "bayes": Refused("Column 'x1' holds text.*'categorical'"),
+            "NaiveBayes": FITS,
+            "categories": FITS,
+        },
+    ),
+    Input(
         "an array of strings",
         "Refused with a way to encode it, even where the text reads like numbers; categories to NaiveBayes.",
         table(lambda X: X.round(1).astype(str)),
@@ -191,6 +209,9 @@ CELLS = [
         table(lambda X: (X * 9).astype("M8[D]")),
         {"every": DATES},
     ),
+    Input("datetime64 among objects", "…", cell(np.datetime64("2020-01-01"), object), DATE_CELLS),
+    Input("a Python date among objects", "…", cell(datetime.date(2020, 1, 1), object), DATE_CELLS),
+    Input("masked dates", "…", table(lambda X: np.ma.masked_array((X * 9).astype("M8[D]"), X > 1)), {"every": DATES}),
     Input("spans of time (timedelta64)", "As dates.", table(lambda X: (X * 9).astype("m8[D]")), {"every": DATES}),
     Input(
         "a structured array",

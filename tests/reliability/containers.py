@@ -78,6 +78,12 @@ ARRAYS = [
         "np.matrix", "Refused; NumPy discourages it.", lambda X: X.view(np.matrix), r"np\.matrix.*np\.asarray\(X\)"
     ),
     same("a masked array, nothing masked", "An array.", np.ma.array),
+    Input(
+        "objects, masked",
+        "As a masked array.",
+        table(lambda X: masked(X).astype(object)),
+        missing(),
+    ),
     Input("a masked array", "Masked cells are missing cells, as NaN.", table(masked), missing()),
     refused(
         "a generator",
@@ -168,6 +174,18 @@ def damaged(X: np.ndarray) -> sp.csr_array:
     return rows
 
 
+def damaged_pairs(X: np.ndarray) -> sp.coo_array:
+    pairs = sp.coo_array(X)
+    pairs.coords[0][0] = 99
+    return pairs
+
+
+def damaged_lists(X: np.ndarray) -> sp.lil_array:
+    lists = sp.lil_array(X)
+    lists.rows[0], lists.data[0] = [99], [1.0]
+    return lists
+
+
 def with_cell(X: np.ndarray, value: float) -> sp.csr_array:
     X = X.copy()
     X[3, 1] = value
@@ -190,6 +208,7 @@ SPARSE = [
     sparse("CSC", "…", sp.csc_array),
     sparse("COO", "…", sp.coo_array),
     sparse("DOK", "…", sp.dok_array),
+    sparse("LIL", "…", sp.lil_array),
     sparse("zeros that are stored", "…", lambda X: by_rows(X, [0, 1, 2])),
     sparse("indices out of order", "…", lambda X: by_rows(X, [2, 0, 1])),
     sparse("duplicate entries, CSR", "They add up, as everywhere in SciPy.", lambda X: sp.csr_array(twice(X), X.shape)),
@@ -221,4 +240,6 @@ SPARSE = [
         damaged,
         {"every": Refused("indices point outside.*damaged.*check_format")},
     ),
+    sparse("… in COO", "…", damaged_pairs, {"every": Refused("indices point outside.*damaged.*Build it again")}),
+    sparse("… in LIL", "…", damaged_lists, {"every": Refused("indices point outside.*damaged.*Build it again")}),
 ]

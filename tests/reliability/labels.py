@@ -94,7 +94,14 @@ LABELS = [
         lambda c: c > 0,
         {"every": SAME, "… softmax": FITS, "gp": FITS, "glm": FITS, "bayes": FITS},
     ),
+    coded(
+        "booleans among objects",
+        "…",
+        lambda c: pd.Series(c > 0, dtype=object),
+        {"every": SAME, "… softmax": FITS, "gp": FITS, "glm": FITS, "bayes": FITS},
+    ),
     coded("whole floats", "Labels.", lambda c: c.astype(float), SAME_NUMBERS),
+    coded("whole numbers among objects", "…", lambda c: c.astype(object), SAME_NUMBERS),
     coded("int8", "…", lambda c: c.astype(np.int8), SAME_NUMBERS),
     coded("int8 at its limits", "…", numbers([-128, 0, 127], np.int8), OFF_RANGE),
     coded(
@@ -205,7 +212,6 @@ LABELS = [
 COLUMN: dict[str, Answer] = {
     "every": Fits(warns="column-vector y was passed"),
     "BayesianGLM, binomial": Refused(r"\(n, 2\), successes and failures.*got \(36, 1\)"),
-    "average": SAME,
 }
 TWO: dict[str, Answer] = {"every": Refused(r"1d array.*\(36, 2\)"), "BayesianGLM, binomial": FITS}
 LENGTH: dict[str, Answer] = {
@@ -298,6 +304,17 @@ WEIGHTS = [
     ),
     weights("too few weights", "Refused with both shapes.", lambda p: np.ones(10), r"\(10,\), expected \(36,\)"),
     weights("2-D weights", "Refused.", lambda p: np.ones((36, 1)), "1D array or scalar, got 2D"),
+    weights("a dict as weights", "Refused.", lambda p: {0: 1.0, 1: 2.0}, "one number for every row; got dict"),
+    weights(
+        "a masked weight",
+        "Refused.",
+        lambda p: np.ma.masked_array(np.ones(36), np.arange(36) == 3),
+        "masked.*0 for those",
+    ),
+    weights("a weight of 10**400", "Refused.", lambda p: [10**400] + [1] * 35, "one number for every row.*too large"),
+    weights(
+        "text among objects as weights", "Refused.", lambda p: np.array(["1"] * 36, object), "one number for every row"
+    ),
     weights("weights of text", "Refused.", lambda p: np.array(["1"] * 36), "one number for every row.*<U1"),
     weights(
         "weights that are dates",

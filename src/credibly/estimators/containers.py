@@ -1,6 +1,7 @@
 """X, y and weights as they arrive, before they are arrays: what cannot become numbers or labels is refused by its type.
 
-NumPy would read dates as counts of nanoseconds, forget which cells are masked, and turn 1 into "1" beside text.
+NumPy would read dates as counts of nanoseconds, and text as numbers, forget which cells are masked, and turn 1 into
+"1" beside text.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Set
@@ -21,8 +22,11 @@ ENCODE = (
 NO_NUMBERS = (  # types of columns, of pandas, polars and Arrow, by how their names begin
     "str",
     "large_string",
+    "binary",
+    "large_binary",
     "category",
     "categorical",
+    "dictionary",
     "enum",
     "date",
     "time",
@@ -31,7 +35,10 @@ NO_NUMBERS = (  # types of columns, of pandas, polars and Arrow, by how their na
     "interval",
 )
 KINDS = {"M": "dates", "m": "spans of time"}
+DAMAGED = "X is a sparse array whose indices point outside of it: it is damaged. Build it again"
 NO_TABLE = (str, bytes, Mapping, Set, Iterator, Number, type(None))
+NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+DECEPTIVE = (str, bytes, np.datetime64, np.timedelta64)  # no numbers, although float() takes some of them
 
 
 def named(names: Collection[Any] | AnyArray) -> str:
@@ -52,8 +59,9 @@ def as_table(X: Any) -> Any:
         raise InputError("X is a np.matrix, which is not supported; use np.asarray(X).")
     if type(X).__name__ == "LazyFrame":
         raise InputError("X is a LazyFrame, which holds no rows yet; use X.collect().")
+    _refuse_types(X)
     if isinstance(X, np.ma.MaskedArray):
-        X = np.ma.filled(X.astype(float), np.nan)
+        X = np.ma.filled(X.astype(float), np.nan) if X.dtype.kind in "biuf" else _unmasked(X)
     if isinstance(X, np.ndarray) and X.dtype.kind == "f" and X.dtype.itemsize > 8:
         with np.errstate(over="ignore"):  # infinity is refused later, by column
             X = X.astype(float)
@@ -61,8 +69,14 @@ def as_table(X: Any) -> Any:
         _refuse_damaged(X)
     elif isinstance(X, list | tuple):
         _refuse_ragged(X)
-    _refuse_types(X)
     return X
+
+
+def _unmasked(values: Any) -> AnyArray:
+    """Objects with None in masked places; `filled` of NumPy would put a '?' there."""
+    cells = np.array(values.data, dtype=object)
+    cells[np.ma.getmaskarray(values)] = None
+    return cells
 
 
 def _what(X: Any) -> str:
@@ -72,6 +86,8 @@ def _what(X: Any) -> str:
 def _refuse_types(X: Any) -> None:
     dtypes, columns = getattr(X, "dtypes", None), getattr(X, "columns", None)
     if columns is not None and dtypes is not None:
+        if not len(columns):
+            raise InputError(f"X has no columns: 0 feature(s) (shape=({len(X)}, 0)) while a minimum of 1 is required.")
         wrong = [name for name, kind in zip(columns, dtypes, strict=True) if str(kind).lower().startswith("complex")]
         if wrong:
             raise InputError(f"Complex data not supported: column {named(wrong)}. {_PARTS}")
@@ -106,19 +122,30 @@ def _refuse_ragged(X: Any) -> None:
 
 def _refuse_damaged(X: Any) -> None:
     """Indices beyond the columns would make compiled code read and write foreign memory."""
-    if X.format not in {"csr", "csc", "bsr"} or X.ndim != 2:
+    if X.ndim != 2:
+        return
+    if X.format in {"coo", "lil"}:
+        if not _within(X):
+            raise InputError(DAMAGED)
+        return
+    if X.format not in {"csr", "csc", "bsr"}:
         return
     across = X.shape[1] if X.format == "csr" else X.shape[0] if X.format == "csc" else X.shape[1] // X.blocksize[1]
     pointers, indices = X.indptr, X.indices
     inside = not len(indices) or (indices.min() >= 0 and indices.max() < across)
     if not inside or pointers[0] != 0 or pointers[-1] > len(indices) or (np.diff(pointers) < 0).any():
-        raise InputError(
-            "X is a sparse array whose indices point outside of it: it is damaged. Build it again; check_format() of "
-            "the array tells where."
-        )
+        raise InputError(f"{DAMAGED}; check_format() of the array tells where.")
 
 
-def refuse_text(X: Any) -> None:
+def _within(X: Any) -> bool:
+    """Whether the places that a COO or LIL array names are in it."""
+    if X.format == "lil":
+        return all(0 <= j < X.shape[1] for row in X.rows for j in row)
+    pairs = zip(X.coords, X.shape, strict=True)
+    return all(not len(at) or (at.min() >= 0 and at.max() < size) for at, size in pairs)
+
+
+def _refuse_text(X: Any) -> None:
     """Columns of strings, categories or dates are named before NumPy stumbles over them."""
     dtypes, columns = getattr(X, "dtypes", None), getattr(X, "columns", None)
     if columns is None or dtypes is None:
@@ -128,6 +155,59 @@ def refuse_text(X: Any) -> None:
     wrong = [name for name, dtype in zip(columns, dtypes, strict=True) if str(dtype).lower().startswith(NO_NUMBERS)]
     if wrong:
         raise InputError(f"X has columns that are not numbers: {named(wrong)}. {ENCODE}")
+
+
+def as_numeric(X: Any) -> Any:
+    """A table of objects with NaN for pandas' NA; an error where text or dates would be read as numbers."""
+    _refuse_text(X)
+    if hasattr(X, "columns") and hasattr(X, "dtypes"):
+        return _frame_of_numbers(X)
+    if isinstance(X, list | tuple):
+        try:
+            X = np.asarray(X, dtype=object if np.asarray(X).dtype.kind in "US" else None)
+        except ValueError:
+            return X  # scikit-learn says what is wrong
+    if not isinstance(X, np.ndarray) or X.dtype != object:
+        return X
+    wrong = deceptive(X)
+    if wrong is not None:
+        what = "text" if isinstance(wrong, str | bytes) else "dates"
+        raise InputError(f"X holds {what} where numbers are expected, such as {wrong!r:.40}. {ENCODE}")
+    return _without_gaps(X)
+
+
+def _frame_of_numbers(X: Any) -> Any:
+    given = X
+    for j, (name, dtype) in enumerate(zip(X.columns, X.dtypes, strict=True)):
+        if str(dtype).lower() != "object":
+            continue
+        cells = np.asarray(given.iloc[:, j] if hasattr(given, "iloc") else given[name], dtype=object)
+        if deceptive(cells) is not None:
+            raise InputError(f"X has columns that are not numbers: {named([name])}. {ENCODE}")
+        filled = _without_gaps(cells)
+        if filled is not cells and hasattr(X, "iloc"):
+            X = X.copy(deep=False)
+            X[name] = filled
+    return X
+
+
+def deceptive(cells: AnyArray) -> Any:
+    """The first of these objects that is text or one of NumPy's dates, which float() would take; None if none is."""
+    if cells.dtype.kind not in "OUS":
+        return None
+    flat = cells.ravel().tolist()
+    kinds = {kind for kind in set(map(type, flat)) if issubclass(kind, DECEPTIVE)}
+    return next((cell for cell in flat if type(cell) in kinds), None) if kinds else None
+
+
+def _without_gaps(cells: AnyArray) -> AnyArray:
+    """Objects with NaN in the place of pandas' NA and NaT, themselves if there is none."""
+    flat = cells.ravel().tolist()
+    if not any(kind.__name__ in {"NAType", "NaTType"} for kind in set(map(type, flat))):
+        return cells
+    filled = np.empty(len(flat), dtype=object)
+    filled[:] = [np.nan if _gone(cell) else cell for cell in flat]
+    return filled.reshape(cells.shape)
 
 
 # --- labels and targets -----------------------------------------------------------------------------------------
@@ -144,13 +224,24 @@ def as_vector(y: Any) -> Any:
             f"y should be a 1d array or a list, one entry for every row; got {_what(y)}, an array of shape () to NumPy."
         )
     if isinstance(y, np.ma.MaskedArray):
-        labels = np.array(y.data, dtype=object if np.ma.is_masked(y) else None)
-        if np.ma.is_masked(y):
-            labels[np.ma.getmaskarray(y)] = None
-        return labels
-    if getattr(getattr(y, "dtype", None), "kind", "") == "c":
+        return _unmasked(y) if np.ma.is_masked(y) else np.array(y.data)
+    kind = getattr(getattr(y, "dtype", None), "kind", "")
+    if kind == "c":
         raise InputError("Complex data not supported: y must hold labels, or real numbers for a regression.")
-    return _from_list(y) if isinstance(y, list | tuple) else y
+    if kind == "V":
+        raise InputError(f"y is a structured array ({y.dtype}); expected one label or number for every row.")
+    if isinstance(y, list | tuple):
+        return _from_list(y)
+    return _own_type(y) if kind == "O" else y
+
+
+def _own_type(y: Any) -> Any:
+    """Numbers and booleans among objects as an array of their type; anything else as it is."""
+    entries = np.asarray(y).tolist()
+    if not entries or not all(issubclass(kind, NUMBERS) for kind in set(map(type, entries))):
+        return y
+    array = np.array(entries)
+    return y if array.dtype.kind == "f" and np.isnan(array).any() else array  # beside a gap whole numbers stay whole
 
 
 def _from_list(y: Any) -> AnyArray:
@@ -171,6 +262,12 @@ def as_numbers(y: Any) -> Any:
     given = y.to_numpy(dtype=object) if hasattr(y, "isna") and hasattr(y, "to_numpy") else np.asarray(y)
     if given.dtype.kind in KINDS:
         raise InputError(f"y holds {KINDS[given.dtype.kind]} ({given.dtype}); turn them into numbers, e.g. days.")
+    wrong = deceptive(given)
+    if wrong is not None:
+        raise InputError(
+            f"y holds text, or what is no number, such as {wrong!r:.40}. Targets of a regression are numbers; for "
+            "labels use a classifier."
+        )
     if given.dtype == object:
         given = np.where([_gone(entry) for entry in given.ravel()], np.nan, given.ravel()).reshape(given.shape)
     try:
@@ -187,11 +284,17 @@ def as_numbers(y: Any) -> Any:
 
 
 def _gone(entry: Any) -> bool:
-    return entry is None or type(entry).__name__ == "NAType"
+    return entry is None or type(entry).__name__ in {"NAType", "NaTType"}
 
 
 def refuse_weight_types(sample_weight: Any) -> None:
-    """Dates and text are no weights, although NumPy would read some as numbers."""
-    dtype = getattr(np.asarray(sample_weight), "dtype", None)
-    if getattr(dtype, "kind", "") in "USMmcV":
-        raise InputError(f"sample_weight must hold one number for every row; got {dtype}.")
+    """Dates and text are no weights, although NumPy would read some as numbers; nor is what is hidden by a mask."""
+    if issparse(sample_weight) or isinstance(sample_weight, Mapping | Set | Iterator):
+        raise InputError(f"sample_weight must hold one number for every row; got {type(sample_weight).__name__}.")
+    if isinstance(sample_weight, np.ma.MaskedArray) and np.ma.is_masked(sample_weight):
+        raise InputError("sample_weight has masked entries; give every row a weight, 0 for those that do not count.")
+    weight = np.asarray(sample_weight)
+    if weight.dtype.kind in "USMmcV":
+        raise InputError(f"sample_weight must hold one number for every row; got {weight.dtype}.")
+    if deceptive(weight) is not None:
+        raise InputError(f"sample_weight must hold one number for every row; got {deceptive(weight)!r:.40}.")

@@ -170,9 +170,8 @@ def _declared(series: Any) -> tuple[Hashable, ...] | None:
 def _column(values: AnyArray, name: str) -> Column:
     things = values.tolist()
     present = [v for v in things if not _missing(v)]
-    if any(isinstance(v, np.datetime64 | np.timedelta64) for v in present) or any(
-        type(v).__name__ in TIMES for v in present[:1]
-    ):
+    kinds = set(map(type, present))
+    if any(issubclass(kind, np.datetime64 | np.timedelta64) or kind.__name__ in TIMES for kind in kinds):
         raise InputError(f"Column {name!r} holds dates: turn it into numbers first (days, years).")
     if all(isinstance(v, Real | Decimal | np.bool_) for v in present):
         numbers = _floats(things, name)

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
@@ -88,7 +89,8 @@ class ModelAverage(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         """
         from credibly.comparison import compare
 
-        y = column_or_1d(y, warn=True) if getattr(y, "ndim", 1) == 2 else y
+        if getattr(y, "shape", ())[1:] == (1,) and not issparse(y):
+            y = column_or_1d(y, warn=True)
         found = compare(self.models, X, y, by=self.by, n_jobs=self.n_jobs, random_state=self.random_state)
         self.__dict__.update({name: it for name, it in vars(found.average(self.weights)).items() if name.endswith("_")})
         return self

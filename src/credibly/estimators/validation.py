@@ -19,7 +19,7 @@ from sklearn.utils.validation import (
 from credibly.data.columns import Columns, describe
 from credibly.data.source import Code, MemoryRows, Rows, Start
 from credibly.errors import CellTypeError, InputError, NewClassError
-from credibly.estimators.containers import ENCODE, as_table, as_vector, named, refuse_text, refuse_weight_types
+from credibly.estimators.containers import ENCODE, as_numeric, as_table, as_vector, named, refuse_weight_types
 from credibly.estimators.not_in_memory import is_stored, refuse_stored
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -27,7 +27,7 @@ from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, is_sparse
 
 LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
-FEW_LABELS = 1000
+FEW_LABELS, LARGEST_LABEL = 1000, 2.0**63
 NO_WEIGHT = "sample_weight is zero for every row; give at least one row a positive weight."
 
 
@@ -152,7 +152,7 @@ def check_labels(y: AnyArray) -> None:
     """Refuse targets that are no labels."""
     if y.dtype.kind in "biuUS":  # whole numbers and strings are labels by their type
         return
-    if y.dtype.kind == "f" and not np.isfinite(y).all():
+    if y.dtype.kind == "f" and not float(np.abs(y).max(initial=0.0)) < LARGEST_LABEL:  # NaN is not, either
         raise InputError("y contains infinity or a value too large for a label; drop those rows.")
     try:
         np.unique(y)
@@ -207,8 +207,7 @@ def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse:
     """scikit-learn's validation; what is not finite is found later, while columns are described, and named."""
     if is_stored(X):
         refuse_stored(X)
-    X = as_table(X)
-    refuse_text(X)
+    X = as_numeric(as_table(X))
     if issparse(X) and not sparse:
         raise InputError(
             f"X is sparse, which {type(estimator).__name__} does not take: its kernels look at every column. Use "
@@ -288,6 +287,8 @@ def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | No
         weight = np.asarray(_check_sample_weight(sample_weight, X, dtype=np.float64))
     except ValueError as error:
         raise InputError(str(error)) from error
+    except (TypeError, OverflowError) as error:
+        raise InputError(f"sample_weight must hold one number for every row ({error}).") from error
     if (weight < 0).any():
         raise InputError(
             f"sample_weight must not be negative; {int((weight < 0).sum())} of {len(weight)} are, the first in row "
