@@ -17,7 +17,7 @@ from reliability.inputs import FITS, SAME, Answer, Fits, Input, NoArgument, Refu
 WORDS = ["a", "b", "c"]
 NO_NUMBER = Refused("y holds text, or what is no number.*use a classifier")
 NAMED: dict[str, Answer] = {"every": SAME, "glm": NO_NUMBER}
-STRANGE: dict[str, Answer] = {"every": Refused(r"labels of type .*str\(label\) for label in y"), "glm": NO_NUMBER}
+STRANGE: dict[str, Answer] = {"every": Refused(r"objects of type .*str\(label\) for label in y"), "glm": NO_NUMBER}
 NO_ORDER: dict[str, Answer] = {"every": Refused("cannot be put in order.*one type"), "glm": NO_NUMBER}
 UNLABELLED: dict[str, Answer] = {
     "every": Refused("missing labels.*1 of 36 rows, the first in row 3.*drop"),
