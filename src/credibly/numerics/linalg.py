@@ -194,7 +194,8 @@ def upper_factor(G: Array) -> Array:
     """
     R, left = np.array(G), len(G)
     for column in range(len(G)):
-        for row in column + 1 + np.flatnonzero(R[column + 1 :, column]):  # some of them put there by earlier rotations
+        below = column + 1 + np.flatnonzero(R[column + 1 :, column])  # some of it put there by earlier rotations
+        for row in below.tolist():
             if not left:
                 return np.asarray(np.linalg.qr(G, mode="r"))
             left -= 1
