@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
+from credibly import BayesianLogisticRegression
 from credibly.data.source import MemoryRows
 from credibly.inference.laplace import Controls, hessian_cost, laplace, sample_sizes, sampled_start
 from credibly.inference.objective import Objective
@@ -266,3 +267,19 @@ def test_a_sample_fits_into_memory_however_many_rows_there_are():
     objective = replace(problem(BernoulliLogit(), n=500), rows=Many())
     (size,) = sample_sizes(objective, D)  # one: every sample of rows that are not in memory is a pass
     assert D * 1000 < size * D <= 10_000_000
+
+
+@pytest.mark.parametrize("rare", [1, 4, 8])
+def test_a_column_that_is_constant_in_the_sample_does_not_lead_the_search_astray(rare):
+    """Without a prior the sample leaves it open, but for rounding: a step along it would end at 1e18."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 16))
+    y = (rng.random(len(X)) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
+    X[:, 5] = 0.0
+    X[17 : 17 + 2 * rare, 5] = 1.0
+    y[17 : 17 + 2 * rare] = np.tile([0, 1], rare)
+    model = BayesianLogisticRegression(prior=None).fit(X, y)
+    p = 1 / (1 + np.exp(-X @ model.coef_[0] - model.intercept_[0]))
+    # the equations of maximum likelihood: what is predicted adds up to what was seen, for every column
+    assert_allclose(np.column_stack([X, np.ones(len(X))]).T @ (p - y), 0, atol=1e-7 * len(X) ** 0.5)
+    assert model.status_ is Status.CONVERGED

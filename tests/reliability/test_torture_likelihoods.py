@@ -252,6 +252,18 @@ def test_far_from_all_parts_a_mixture_is_its_widest_part(y):
     assert_allclose(mixed.third(y, f), wide.third(y, f), rtol=1e-13, atol=TINY)
 
 
+@BOTH_LABELS
+@pytest.mark.parametrize("order", [[0, 1, 2, 3], [3, 1, 0, 2]])
+def test_it_is_wherever_the_widest_part_stands_among_those_whose_squares_overflow(y, order):
+    scales = np.array([0.5, 0.7, 1.0, 2.0])[order]
+    mixed = BernoulliMixture(NormalMixture(np.full(4, 0.25), np.zeros(4), scales))
+    wide = LocationScale(BernoulliProbit(), 0.0, 2.0)
+    f = np.array([1e160, 1e200, 1e300]) * (-1 if y else 1)
+    for got, want in zip(mixed.slopes(y, f), wide.slopes(y, f), strict=True):
+        assert_allclose(got, want, rtol=1e-13)
+    assert not any(np.isnan(part).any() for part in mixed.tilted(np.array(float(y)), f, np.array(1e4)))
+
+
 # --- softmax --------------------------------------------------------------------------------------
 
 

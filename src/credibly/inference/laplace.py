@@ -25,6 +25,7 @@ SAMPLE_GROWTH = (4, 16)  # and so many times more rows where
 HONEST = 3  # nats of loss for each weight are not left in the sample: a weight takes half a nat off its own rows
 SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left
 SAMPLE_STEPS = 30
+RANK = 1e-8  # of a weight's curvature that the weights before it must leave to it: rounding is some 1e-14
 HESSIAN_BASE = 2.2  # what a pass with a Gram matrix costs, in passes with the gradient alone,
 COLUMNS_PER_PASS = 60  # and columns that make it dearer by one more;
 WIDE_COLUMNS_PER_PASS = 25  # the same where gradients are compiled and Gram matrices are not
@@ -117,10 +118,17 @@ def sampled_start(objective: Objective, start: Array) -> Start | Array:
         except _OverfittedSample:
             x = watched.x
             continue
-        except NotPositiveDefinite:  # a flat prior, and columns that are constant in the sample
+        except NotPositiveDefinite:
+            continue
+        if objective.prior is None and not _determined(found.local.hessian):  # columns are constant in the sample
             continue
         return Start(found.x, found.local.hessian, retreat=start)
     return x
+
+
+def _determined(hessian: PSD) -> bool:
+    """Whether no weight is left open but for rounding, which a factorisation may take for curvature."""
+    return bool((np.diag(hessian.factor) ** 2 > RANK * np.diag(hessian.matrix)).all())
 
 
 def sample_sizes(objective: Objective, n_weights: int) -> list[int]:

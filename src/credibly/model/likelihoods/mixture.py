@@ -228,7 +228,7 @@ class BernoulliMixture(Likelihood):
         """r_k. On the wrong side of all parts log Φ = −z²/2 + log R(−z) overflows, but what counts are differences."""
         m, v = np.asarray(m, dtype=float)[..., None], np.asarray(v, dtype=float)[..., None]
         z = sign(y)[..., None] * (m - self._means) / np.hypot(self._scales, np.sqrt(v))
-        nearest = self._farther(m, v, np.zeros(z.shape[:-1], dtype=int)).argmin(axis=-1)
+        nearest = self._farther(m, v, np.abs(z).argmin(axis=-1)).argmin(axis=-1)  # |z| is good to rounding only
         behind = log_mills_ratio(-np.minimum(z, 0.0)) - 0.5 * self._farther(m, v, nearest)
         terms = self._log_weights + np.where((z < 0).all(axis=-1, keepdims=True), behind, log_normal_cdf(z))
         return np.asarray(np.exp(terms - log_sum_exp(terms)[..., None]))
