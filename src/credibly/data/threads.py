@@ -44,8 +44,9 @@ def set_blas_counts(counts: Mapping[str, int]) -> None:
                 release()
 
 
-def _blas_threads() -> int:
-    return max(blas_counts().values(), default=os.cpu_count() or 1)
+def _most(counts: Mapping[str, int]) -> int:
+    """The largest of these numbers of threads; without a BLAS, one for each core."""
+    return max(counts.values()) if counts else os.cpu_count() or 1
 
 
 class _Entry:
@@ -88,7 +89,8 @@ class _SingleThreadedBlas:
     def _enter(self, entry: "_Entry") -> None:
         with self._lock:
             if not self._inside:
-                self._found, self._allowed = blas_counts(), _blas_threads()
+                self._found = blas_counts()
+                self._allowed = _most(self._found)
                 self._inside.append(entry)  # first, so that whoever is stopped on the next line gives back
                 set_blas_counts(dict.fromkeys(self._found, 1))
             else:
@@ -111,7 +113,7 @@ class _SingleThreadedBlas:
     def allowed(self) -> int:
         """How many threads BLAS may use outside."""
         with self._lock:
-            return self._allowed if self._inside else _blas_threads()
+            return self._allowed if self._inside else _most(blas_counts())
 
 
 single_threaded_blas = _SingleThreadedBlas()
