@@ -249,7 +249,7 @@ SAMPLING = Case(
 
 IMPORT = Case(
     name="import",
-    title="import credibly, on top of scikit-learn's linear models",
+    title="importing a model, on top of scikit-learn's linear models",
     spec=Spec("logit", 10, 1),
     ours="importing.ours",
     peers=("importing.peer",),

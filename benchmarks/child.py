@@ -117,7 +117,7 @@ def in_turns(actions: list[Callable[[], float]], seconds: float, most: int) -> l
     start = time.perf_counter()
     for rounds in range(1, most + 1):
         for action, taken in zip(actions, times, strict=True):
-            taken += turn(action)
+            taken.extend(turn(action))
         spent = time.perf_counter() - start
         if (rounds >= 3 and spent > seconds) or (rounds == 2 and spent > 10 * seconds):
             break

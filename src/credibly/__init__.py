@@ -1,26 +1,34 @@
 """Classification with honest probabilities: every classifier is a posterior."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from credibly._version import __version__
-from credibly.comparison import Comparison, compare
-from credibly.diagnostics.separation import separation
-from credibly.estimators.gaussian_process import GaussianProcessClassifier
-from credibly.estimators.generative import (
-    GenerativeClassifier,
-    LinearDiscriminant,
-    NaiveBayes,
-    QuadraticDiscriminant,
-)
-from credibly.estimators.glm import BayesianGLM
-from credibly.estimators.least_squares import LeastSquaresClassifier
-from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression, NoisyThresholdClassifier
-from credibly.estimators.model_average import ModelAverage
-from credibly.inference.density import laplace_approximation
-from credibly.model.likelihoods import NormalMixture
-from credibly.model.priors import Jeffreys, Normal, StudentT
-from credibly.numerics.newton import Status
+
+if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers
+    from credibly.comparison import Comparison, compare
+    from credibly.data.parquet import ParquetRows
+    from credibly.diagnostics.separation import separation
+    from credibly.estimators.gaussian_process import GaussianProcessClassifier
+    from credibly.estimators.generative import (
+        GenerativeClassifier,
+        LinearDiscriminant,
+        NaiveBayes,
+        QuadraticDiscriminant,
+    )
+    from credibly.estimators.glm import BayesianGLM
+    from credibly.estimators.least_squares import LeastSquaresClassifier
+    from credibly.estimators.linear import (
+        BayesianLogisticRegression,
+        BayesianProbitRegression,
+        NoisyThresholdClassifier,
+    )
+    from credibly.estimators.model_average import ModelAverage
+    from credibly.inference.density import laplace_approximation
+    from credibly.model.likelihoods import NormalMixture
+    from credibly.model.priors import Jeffreys, Normal, StudentT
+    from credibly.numerics.newton import Status
+    from credibly.persistence import load, save
 
 __all__ = [
     "BayesianGLM",
@@ -50,23 +58,50 @@ __all__ = [
 ]
 
 
-_LATER = {  # not needed to fit a model, or asking for packages that may not be there
-    "ParquetRows": "credibly.data.parquet",
-    "load": "credibly.persistence",
-    "save": "credibly.persistence",
+_WHERE = {  # a model is imported without the others: half of the time
+    "BayesianGLM": "estimators.glm",
+    "BayesianLogisticRegression": "estimators.linear",
+    "BayesianProbitRegression": "estimators.linear",
+    "Comparison": "comparison",
+    "GaussianProcessClassifier": "estimators.gaussian_process",
+    "GenerativeClassifier": "estimators.generative",
+    "Jeffreys": "model.priors",
+    "LeastSquaresClassifier": "estimators.least_squares",
+    "LinearDiscriminant": "estimators.generative",
+    "ModelAverage": "estimators.model_average",
+    "NaiveBayes": "estimators.generative",
+    "NoisyThresholdClassifier": "estimators.linear",
+    "Normal": "model.priors",
+    "NormalMixture": "model.likelihoods",
+    "ParquetRows": "data.parquet",
+    "QuadraticDiscriminant": "estimators.generative",
+    "Status": "numerics.newton",
+    "StudentT": "model.priors",
+    "compare": "comparison",
+    "laplace_approximation": "inference.density",
+    "load": "persistence",
+    "save": "persistence",
+    "separation": "diagnostics.separation",
 }
 _SUBMODULES = {
     "averages",
     "basis",
     "class_conditionals",
+    "comparison",
+    "data",
     "diagnostics",
     "errors",
+    "estimators",
     "export",
     "families",
+    "inference",
     "kernels",
     "links",
+    "model",
+    "numerics",
     "persistence",
     "plots",
+    "predictive",
     "priors",
     "report",
     "tables",
@@ -74,9 +109,14 @@ _SUBMODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Submodules that hold public names, and names of rooms above, are imported when they are first asked for."""
-    if name in _LATER:
-        return getattr(import_module(_LATER[name]), name)
+    """Public names, and the modules that hold others, are imported when they are first asked for."""
+    if name in _WHERE:
+        found = globals()[name] = getattr(import_module(f"credibly.{_WHERE[name]}"), name)
+        return found
     if name in _SUBMODULES:
         return import_module(f"credibly.{name}")
     raise AttributeError(f"module 'credibly' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, *_SUBMODULES})
