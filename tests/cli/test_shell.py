@@ -1,6 +1,8 @@
 """What every command does alike: exit codes, one line per error, JSON, notes."""
 
 import json
+import subprocess
+import sys
 import warnings
 from typing import Annotated, NamedTuple
 
@@ -109,3 +111,23 @@ def test_warnings_are_notes_said_once():
 def test_plain_values():
     found = plain({1: np.float64(2.5), "a": np.array([1, np.inf]), "b": (True, None, np.int64(3)), "c": {2j}})
     assert found == {"1": 2.5, "a": [1.0, None], "b": [True, None, 3], "c": ["2j"]}
+
+
+STOPPED_WHILE_IMPORTING = """
+import sys
+
+class Stop:
+    def find_spec(self, name, *where):
+        if name == "typer":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stop())
+from credibly.__main__ import run
+run()
+"""
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_line():
+    ran = subprocess.run([sys.executable, "-c", STOPPED_WHILE_IMPORTING], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (130, "")
+    assert ran.stderr == "credibly: Interrupted. No file was left half-written.\n"

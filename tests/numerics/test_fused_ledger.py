@@ -34,6 +34,13 @@ def test_many_middling_passes_are_worth_loading_for_but_not_compiling(ledger, mo
     assert ledger.pays("logit", fused.WORTH_CALLING)
 
 
+def test_when_numpy_has_taken_as_long_as_compiling_would_it_is_worth_compiling_for(ledger, monkeypatch):
+    monkeypatch.setattr(fused, "compiled_before", lambda module: False)
+    middling = fused.WORTH_COMPILING // 2
+    assert not any(ledger.pays("logit", middling) for _ in range(fused.WALKED_LONG // middling - 1))
+    assert ledger.pays("logit", middling)
+
+
 def test_what_is_loaded_serves_small_passes_of_its_own_kernels_only(ledger, monkeypatch):
     monkeypatch.setattr(fused, "compiled_before", lambda module: module == "_fused_kernels")
     assert ledger.pays("logit", fused.WORTH_COMPILING)

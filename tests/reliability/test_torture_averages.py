@@ -276,3 +276,16 @@ def test_rules_of_every_size_have_moments_of_the_normal():
     for n in (64, 8192):
         x, log_w = trapezoid(n)
         assert_allclose([np.exp(log_w).sum(), np.exp(log_w) @ x**2], [1, 1], rtol=1e-7)  # x² beyond six deviations
+
+
+@pytest.mark.parametrize("below", [-1e3, -1e40, -1e300])
+def test_a_class_far_below_the_others_leaves_them_as_they_are(below):
+    """Below −3e38 it is −inf in single precision; to scale it into range would make the others one point."""
+    rng, K = np.random.default_rng(0), 6
+    A, m = rng.normal(size=(K, K)), rng.normal(size=K)
+    V = np.pad(3 * A @ A.T, (0, 1))
+    V[K, K] = 3.0
+    tol = 1e-4
+    p = averages.softmax(np.append(m, below), V, tol=tol)
+    assert p[K] == 0.0
+    assert_allclose(p[:K], averages.softmax(m, V[:K, :K], tol=tol), rtol=0, atol=2 * tol)

@@ -14,13 +14,12 @@ from typing import Annotated, Any, NamedTuple, get_type_hints
 import numpy as np
 import typer
 
+from credibly.cli import BAD_INPUT, DONE, INTERRUPTED, STOPPED, UNEXPECTED
 from credibly.cli.printable import printable, printable_json
 from credibly.data.files import told
 from credibly.errors import CrediblyError
 
 OWN = {"json", "debug"}
-DONE, UNEXPECTED, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
-STOPPED = "Interrupted. No file was left half-written."
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

@@ -12,8 +12,8 @@ from credibly.comparison.candidates import LABELS, Candidate, check_choice, clas
 from credibly.comparison.measures import Measured, Request, measure
 from credibly.comparison.progress import Progress
 from credibly.comparison.result import Comparison
+from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError
-from credibly.estimators.validation import generator
 
 
 def compare(

@@ -27,6 +27,7 @@ COPIED_NUMBERS = 8_000_000  # numbers in a table that may be held a second time,
 SPARSE_SHARE = 16  # non-zeros in a block of sparse rows, for each column
 ROWS_PER_COLUMN, WIDE_NUMBERS = 2, 500_000  # of a block with many columns, whose d² sums are to be added to others'
 FEWEST_ROWS = 256  # below that a product of a block with its transpose is all overhead
+LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
 WORTH_THREADS = 200_000  # numbers in a table: below that a pass is faster than handing out blocks
 
 
@@ -82,12 +83,15 @@ def check_beside(values: Array, kind: str, what: str, where: str, start: Start) 
         Which part of the data they are from.
     start : Start
     """
-    good = np.isfinite(values) if kind == "offset" else (values >= 0) & np.isfinite(values)
+    if kind == "offset":
+        good, asked = np.isfinite(values), "finite"
+    else:
+        good, asked = (values == 0) | ((values >= SMALLEST) & (values <= LARGEST)), "0, or from 1e-100 to 1e100"
     if not good.all():
         at = int(np.argmin(good))
         raise InputError(
-            f"{where}: {what} is {values[at]:g} in {start.told(at)}; every {kind} must be finite"
-            f"{' and not negative' * (kind == 'weight')}. Correct it, or drop the row."
+            f"{where}: {what} is {values[at]:g} in {start.told(at)}; every {kind} must be {asked}. Correct it, or drop "
+            "the row."
         )
     return values
 

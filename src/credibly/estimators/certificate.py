@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from credibly.diagnostics.inputs import generator
 from credibly.errors import DataWarning, InputError, UnreliableWarning
-from credibly.estimators.validation import generator
 from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING, Correction
 from credibly.inference.targets import Target
 from credibly.numerics.arrays import Array

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from credibly.data.columns import describe
 from credibly.data.source import MemoryRows
 from credibly.data.threads import blas_threads
+from credibly.diagnostics.inputs import generator
 from credibly.errors import ConvergenceWarning, InputError, NotDefinedError
 from credibly.estimators.gaussian_process_inducing import (
     POINTS_SEED,
@@ -37,7 +38,6 @@ from credibly.estimators.validation import (
     check_limits,
     feature_names,
     forget_fit,
-    generator,
     n_threads,
     read_training,
 )

@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.threads import blas_threads
+from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError, NoEvidenceError
 from credibly.estimators.certificate import Certificate
 from credibly.estimators.certified_function import certify_function
@@ -21,7 +22,7 @@ from credibly.estimators.gaussian_process_summary import at_bounds, hyperparamet
 from credibly.estimators.lazily import intervals, latent, lazily, probabilities
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.summary import Summary
-from credibly.estimators.validation import check_draws, feature_names, generator, n_threads, read_columns, read_training
+from credibly.estimators.validation import check_draws, feature_names, n_threads, read_columns, read_training
 from credibly.inference.function_posterior import FunctionPosterior
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence

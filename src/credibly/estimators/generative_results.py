@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.source import Block, MemoryRows
 from credibly.data.threads import single_threaded_blas
+from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError, NoEvidenceError, NotDefinedError
 from credibly.estimators.exporting import ExportMixin
 from credibly.estimators.generative_base import GenerativeLearning
@@ -21,7 +22,7 @@ from credibly.estimators.plans import read_generative
 from credibly.estimators.prequential import Learner, PrequentialScore, leave_one_out, prequential
 from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.estimators.summary import Summary
-from credibly.estimators.validation import generator, n_threads
+from credibly.estimators.validation import n_threads
 from credibly.inference.conjugate import IntegratedJoint, PlugInJoint
 from credibly.inference.em import UNLABELLED
 from credibly.inference.posterior import normal_quantile

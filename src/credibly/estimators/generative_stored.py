@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from credibly.data.source import Block, Rows
+from credibly.data.source import LARGEST, Block, Rows
 from credibly.errors import InputError
 from credibly.estimators.containers import named
 from credibly.estimators.generative_learning import Learnt, class_sums, refuse_large
 from credibly.estimators.stored import Look, codes_of, joined_labels, labels_of, read_names, refuse_no_weight
-from credibly.estimators.validation import LARGEST, first_row, refuse_one_class
+from credibly.estimators.validation import first_row, refuse_one_class
 from credibly.inference.conjugate import JointSums
 from credibly.model.class_conditionals.base import ClassConditional, NotDetermined
 from credibly.model.class_conditionals.categorical import Categorical

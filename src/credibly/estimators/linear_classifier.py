@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.source import Stored
 from credibly.data.threads import single_threaded_blas
+from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError
 from credibly.estimators.certificate import DRAWS_SEED, Certificate
 from credibly.estimators.certified_weights import certify_weights
@@ -46,7 +47,7 @@ from credibly.estimators.stored import (
     stored_rows,
     with_references,
 )
-from credibly.estimators.validation import all_or_nothing, generator, read_training
+from credibly.estimators.validation import all_or_nothing, read_training
 from credibly.inference.adf import Belief
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
 from credibly.inference.frame import Frame

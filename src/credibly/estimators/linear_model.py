@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.source import MemoryRows
+from credibly.diagnostics.inputs import generator
 from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
 from credibly.estimators.drift import Drift
 from credibly.estimators.exporting import ExportMixin
@@ -25,7 +26,6 @@ from credibly.estimators.validation import (
     check_limits,
     feature_names,
     forget_fit,
-    generator,
     n_threads,
     read_columns,
 )

@@ -10,11 +10,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
+from credibly.data.source import LARGEST, SMALLEST
 from credibly.errors import InputError
 from credibly.estimators.containers import named
 from credibly.estimators.left_out import constant_columns, empty_columns, refuse_news, warn_left_out
 from credibly.estimators.mixed_columns import GLANCE, Column, MixedTable, Table, column_of, read_table
-from credibly.estimators.validation import LARGEST, SMALLEST, canonical, feature_names, read_numbers
+from credibly.estimators.validation import canonical, feature_names, read_numbers
 from credibly.model.class_conditionals.base import ClassConditional, Prior
 from credibly.model.class_conditionals.columns import cells
 from credibly.model.class_conditionals.multivariate import FullGaussian, with_columns, without_columns

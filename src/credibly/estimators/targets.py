@@ -7,13 +7,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from credibly.data.source import Block, Rows, Stored, add
+from credibly.data.source import LARGEST, SMALLEST, Block, Rows, Stored, add
 from credibly.errors import InputError
 from credibly.estimators.containers import as_numbers
 from credibly.estimators.stored import AnyTraining, StoredTraining, first_pass, read_names
 from credibly.estimators.validation import (
-    LARGEST,
-    SMALLEST,
     Training,
     canonical,
     check_finite,

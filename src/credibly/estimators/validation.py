@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array, issparse
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -17,7 +16,7 @@ from sklearn.utils.validation import (
 )
 
 from credibly.data.columns import Columns, describe
-from credibly.data.source import Code, MemoryRows, Rows, Start
+from credibly.data.source import LARGEST, SMALLEST, Code, MemoryRows, Rows, Start
 from credibly.errors import CellTypeError, InputError, NewClassError
 from credibly.estimators.containers import ENCODE, as_numeric, as_table, as_vector, named, refuse_weight_types
 from credibly.estimators.not_in_memory import is_stored, refuse_stored
@@ -26,7 +25,6 @@ from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, is_sparse
 
-LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
 FEW_LABELS, LARGEST_LABEL = 1000, 2.0**63
 NO_WEIGHT = "sample_weight is zero for every row; give at least one row a positive weight."
 
@@ -383,10 +381,3 @@ def n_threads(n_jobs: Any) -> int | None:
     if not isinstance(n_jobs, int | np.integer) or n_jobs < 1:
         raise InputError(f"n_jobs must be None, -1 or at least 1; got {n_jobs!r}.")
     return int(n_jobs)
-
-
-def generator(random_state: Any) -> np.random.Generator:
-    """scikit-learn's random_state, or a NumPy Generator, as a Generator."""
-    if isinstance(random_state, np.random.Generator):
-        return random_state
-    return np.random.default_rng(check_random_state(random_state).randint(2**31))

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from credibly._version import __version__
+from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError, NotDefinedError
 from credibly.estimators.gaussian_process_results import GaussianProcessResults
 from credibly.estimators.generative_results import GenerativeClassifierBase
 from credibly.estimators.linear_model import LinearModel
-from credibly.estimators.validation import generator
 from credibly.export.drawn import RowDraws, Sampled, Variable
 from credibly.export.function_draws import sample_function
 from credibly.export.parameter_draws import sample_parameters

@@ -22,7 +22,7 @@ from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.base import Expansion
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import scratch, weighted_gram
-from credibly.numerics.newton import ARMIJO, HALVINGS, LOW_STEPS, Status, rounding
+from credibly.numerics.newton import ARMIJO, HALVINGS, Status, at_rounding_floor, rounding
 
 CHORD = 100.0  # squared decrement below which a step is tried with the factor of the last one: n m instead of n m²
 CHORD_GAIN = 0.1  # what such a step must take off the squared decrement, or the factor is renewed
@@ -151,7 +151,8 @@ def _mode(
 ) -> Mode[Expansion, InducingPrecision]:
     """As `find_mode`, which would walk over the rows three times as often."""
     precision = _factorised(problem, here) if before is None else before
-    fresh, low, last, status = before is None, 0, np.inf, Status.STEP_LIMIT
+    fresh, status = before is None, Status.STEP_LIMIT
+    last = last_fresh = np.inf  # δ² one step before; where the factor was last that of the point
     for step in range(1, controls.max_steps + 2):
         goal = precision.W * here.f + here.at.grad
         there = precision.pulled(goal, precision.projected if fresh else None)
@@ -159,12 +160,10 @@ def _mode(
         controls.report(step - 1, here.value, decrement)
         if not fresh and decrement > CHORD_GAIN * last:
             precision = _factorised(problem, here)
-            fresh, last = True, np.inf  # what an old factor gained says nothing now
+            fresh = True
             continue
-        shown = rounding(here.value)
-        low = low + 1 if fresh and decrement <= shown else 0
         enough = controls.tol if fresh else CHORD_GOAL * controls.tol
-        if decrement <= enough or low > LOW_STEPS or (fresh and decrement <= shown and decrement >= last / 4):
+        if decrement <= enough or (fresh and at_rounding_floor(here.value, decrement, last_fresh)):
             status = Status.CONVERGED
             break
         moved = _damped(problem, here, Point(there.a - here.a, there.f - here.f, here.at), decrement)
@@ -172,6 +171,7 @@ def _mode(
             status = Status.STALLED
             break
         whole, here = moved
+        last_fresh = decrement if fresh else last_fresh
         last, fresh = decrement, not (whole and decrement < CHORD)
         if fresh:
             precision = _factorised(problem, here)

@@ -18,7 +18,7 @@ import numpy as np
 
 from credibly.inference.laplace import Controls
 from credibly.numerics.arrays import Array
-from credibly.numerics.newton import ARMIJO, HALVINGS, LOW_STEPS, Status, rounding
+from credibly.numerics.newton import ARMIJO, HALVINGS, Status, at_rounding_floor, rounding
 
 CHORD = 3.0  # squared decrement below which a step is tried with the factor of the last one: n² instead of n³
 CHORD_GOAL = 1e-2
@@ -144,7 +144,8 @@ def find_mode(problem: LatentProblem[At, Factored_co], start: Array, controls: C
     f = problem.times(start)
     here = Point(start, f, problem.expand(f))
     precision, stand_in = problem.factorise(here)
-    fresh, replaced, low, last, status = True, stand_in, 0, np.inf, Status.STEP_LIMIT
+    fresh, replaced, status = True, stand_in, Status.STEP_LIMIT
+    last = last_fresh = np.inf  # δ² one step before; where the factor was last that of the point
     for step in range(1, controls.max_steps + 2):
         r = here.a - here.at.grad
         Kr = problem.times(r)
@@ -153,13 +154,11 @@ def find_mode(problem: LatentProblem[At, Factored_co], start: Array, controls: C
         controls.report(step - 1, here.value, decrement)
         if not fresh and decrement > CHORD_GAIN * last:
             precision, stand_in = problem.factorise(here)
-            fresh, replaced, last = True, replaced or stand_in, np.inf  # what an old factor gained says nothing now
+            fresh, replaced = True, replaced or stand_in
             continue
-        shown = rounding(here.value)
-        low = low + 1 if fresh and decrement <= shown else 0  # with an old factor δ² falls by a factor only
         # The evidence moves with the first power of the distance to the mode: cheap steps go a little further.
         goal = controls.tol if fresh else CHORD_GOAL * controls.tol
-        if decrement <= goal or low > LOW_STEPS or (fresh and decrement <= shown and decrement >= last / 4):
+        if decrement <= goal or (fresh and at_rounding_floor(here.value, decrement, last_fresh)):
             status = Status.CURVATURE_REPLACED if replaced else Status.CONVERGED
             break
         moved = _damped(problem, here, direction, decrement)
@@ -167,6 +166,7 @@ def find_mode(problem: LatentProblem[At, Factored_co], start: Array, controls: C
             status = Status.STALLED
             break
         whole, here = moved
+        last_fresh = decrement if fresh else last_fresh
         last, fresh = decrement, not (whole and decrement < CHORD and not stand_in)
         if fresh:
             precision, stand_in = problem.factorise(here)

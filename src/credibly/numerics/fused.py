@@ -25,6 +25,7 @@ COLUMNS = "columns"
 WORTH_CALLING = 10_000  # numbers in a pass, once the kernels are loaded
 WORTH_LOADING = 1_500_000  # numbers walked by NumPy so far: somebody is fitting tables that profit; loading takes 0.4 s
 WORTH_COMPILING = 20_000_000  # numbers in one pass: compiling takes some ten seconds, once for an installation
+WALKED_LONG = 1_000_000_000  # numbers walked by NumPy so far, which took about as long as compiling
 
 
 class Rows(Protocol):
@@ -109,7 +110,7 @@ class _Ledger:
 
     def _worth_loading(self, module: str, numbers: int) -> bool:
         before = compiled_before(module)
-        if numbers < WORTH_COMPILING and (self.walked[module] < WORTH_LOADING or not before):
+        if numbers < WORTH_COMPILING and self.walked[module] < (WORTH_LOADING if before else WALKED_LONG):
             return False
         if not before:
             logging.getLogger("credibly").warning(

@@ -24,7 +24,6 @@ from credibly.numerics.linalg import PSD
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
 HESSIAN_CHANGE = 3e-9  # relative, over the last step: what a Hessian may lag behind the point it is returned for
 NEARLY_THERE = 1e-6  # squared decrement from which on a gradient that shrinks is enough
-LOW_STEPS = 3  # below the objective's rounding, for rows of weight one: quadratic convergence needs two
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
 ROUNDING = 16 * float(np.finfo(float).eps)
 
@@ -221,7 +220,7 @@ def newton(
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
-        if decrement <= tol or at_rounding_floor(here, decrement, last_decrement):
+        if decrement <= tol or at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact):
             return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
         expected = _expected_decrement(decrement, last_decrement)
         if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
@@ -255,11 +254,13 @@ def rounding(value: float) -> float:
     return ROUNDING * (1 + abs(value))
 
 
-def at_rounding_floor(here: Local, decrement: float, last_decrement: float) -> bool:
-    """Whether δ² is below what the objective shows, and no longer falls."""
-    # With the Hessian δ² falls quadratically, or, far out on a row of little weight, by a factor of e; with another
-    # matrix by any factor, and slow steps are no sign.
-    return decrement <= rounding(here.value) and decrement >= (last_decrement / 2 if here.exact else last_decrement)
+def at_rounding_floor(value: float, decrement: float, last_decrement: float, *, exact: bool = True) -> bool:
+    """Whether δ² is below what the objective shows, and no longer falls.
+
+    With the Hessian (`exact`) δ² falls quadratically, or, far out on a row of little weight, by a factor of e; with
+    another matrix by any factor, and slow steps are no sign.
+    """
+    return decrement <= rounding(value) and decrement >= (last_decrement / 2 if exact else last_decrement)
 
 
 def _damped_step(

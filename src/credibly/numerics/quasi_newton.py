@@ -201,7 +201,7 @@ class _Search:
 
     def _ended(self, x: Array, local: Local, step: Array, decrement: float) -> Solution | None:
         """The solution, if this point or the Newton step from it is one."""
-        if decrement <= self.tol or at_rounding_floor(local, decrement, self.last):
+        if decrement <= self.tol or at_rounding_floor(local.value, decrement, self.last, exact=local.exact):
             return Solution(x, local, Status.CONVERGED, self.expanded, decrement, self.bend)
         expected = self.bend * decrement**2
         if MARGIN * expected <= self.tol and expected <= HESSIAN_CHANGE**2 * decrement:

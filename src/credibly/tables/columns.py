@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from credibly.data.source import LARGEST
 from credibly.errors import TableError
-from credibly.estimators.validation import LARGEST
 
 if TYPE_CHECKING:
     import pandas as pd
