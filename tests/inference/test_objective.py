@@ -13,6 +13,7 @@ from credibly.inference.evidence import curvature_slopes
 from credibly.inference.frame import Frame
 from credibly.inference.jeffreys import _slopes as jeffreys_slopes
 from credibly.inference.objective import (
+    GRADIENT,
     Objective,
     Raw,
     compiled_kind,
@@ -106,9 +107,9 @@ def test_kernels_walk_dense_rows_only(likelihood: Any, monkeypatch: pytest.Monke
     assert compiled_pays(kind, rows, W)
     wide = np.zeros((len(W), 600))
     assert not compiled_pays(kind, rows, wide)
-    assert compiled_pays(kind, rows, wide, gradient=True) == (kind != "softmax")  # it reads rows where they lie,
+    assert compiled_pays(kind, rows, wide, GRADIENT) == (kind != "softmax")  # it reads rows where they lie,
     turned = MemoryRows(np.asfortranarray(rows.X), rows.y)
-    assert not compiled_pays(kind, turned, wide, gradient=True)  # not columns
+    assert not compiled_pays(kind, turned, wide, GRADIENT)  # not columns
     assert not compiled_pays(kind, rows, np.zeros((500, D + 1)))  # 124,750 pairs of classes
     assert not compiled_pays(kind, MemoryRows(csr_array(rows.X), rows.y), W)
     shifted = MemoryRows(rows.X, rows.y, offset=np.ones(N))

@@ -201,6 +201,18 @@ def _fused_gradient(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
     return (fused.gradient(kind, block.counted, frame, W),)
 
 
+class Pass(NamedTuple):
+    """A sum over rows, by a compiled kernel and by NumPy."""
+
+    compiled: Callable[..., Sums]
+    generic: Callable[..., Sums]
+    in_place: bool  # whether the compiled one may read wide rows where they lie
+
+
+EXPANSION = Pass(_fused, _generic, in_place=False)
+GRADIENT = Pass(_fused_gradient, _generic_gradient, in_place=True)
+
+
 @singledispatch
 def compiled_kind(likelihood: AnyLikelihood) -> str | None:
     """The name of the compiled kernel that gives what this likelihood's `expand` gives, if there is one."""
@@ -227,11 +239,11 @@ def read_in_place(kind: str, rows: Rows) -> bool:
     return isinstance(rows.X, np.ndarray) and bool(rows.X.flags.c_contiguous)
 
 
-def compiled_pays(kind: str, rows: Rows, W: Array, *, gradient: bool = False) -> bool:
+def compiled_pays(kind: str, rows: Rows, W: Array, walk: Pass = EXPANSION) -> bool:
     """Whether the compiled kernel can walk these rows, and is worth it."""
     with_offset = isinstance(rows, MemoryRows) and not is_sparse(rows.X)  # kernels of one score add offsets
     dense = rows.plain or (with_offset and kind != fused.SOFTMAX)
-    narrow = W.shape[1] <= MOST_FUSED_COLUMNS or (gradient and read_in_place(kind, rows))
+    narrow = W.shape[1] <= MOST_FUSED_COLUMNS or (walk.in_place and read_in_place(kind, rows))
     small = narrow and W.size <= MOST_FUSED_WEIGHTS
     return dense and small and fused.pays(kind, rows.n_rows * W.size)
 
@@ -293,7 +305,7 @@ class Objective:
 
     def expand(self, x: Array) -> Local:
         """Value, gradient and Hessian at x: one pass over the rows."""
-        log_likelihood, gradient, hessian = self._walk(_fused, _generic, self.chain.weights(x))
+        log_likelihood, gradient, hessian = self._sum(EXPANSION, self.chain.weights(x))
         value = -float(log_likelihood) - self.log_prior(x)
         grad = self._prior_pull(x) - self.chain.free(np.asarray(gradient))
         H = self.chain.free_both(np.asarray(hessian)) + (0.0 if self.prior is None else self.prior.curvature(x))
@@ -324,16 +336,15 @@ class Objective:
 
     def gradient(self, x: Array) -> Array:
         """The gradient at x alone: a cheaper pass over the rows."""
-        (grad,) = self._walk(_fused_gradient, _generic_gradient, self.chain.weights(x))
+        (grad,) = self._sum(GRADIENT, self.chain.weights(x))
         return self._prior_pull(x) - self.chain.free(np.asarray(grad))
 
-    def _walk(self, compiled: Callable[..., Sums], generic: Callable[..., Sums], W: Array) -> Sums:
+    def _sum(self, walk: Pass, W: Array) -> Sums:
         """A sum over rows by a compiled kernel, where the likelihood has one and it pays, else by NumPy."""
         kind, raw = compiled_kind(self.likelihood), self.raw
-        gradient = compiled is _fused_gradient  # which may read wide rows where they lie
-        if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W, gradient=gradient):
-            return raw.rows.sum(partial(compiled, kind=kind, frame=raw.frame, W=W), add)
-        return self.rows.sum(partial(generic, likelihood=self.likelihood, W=W), add)
+        if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W, walk):
+            return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
+        return self.rows.sum(partial(walk.generic, likelihood=self.likelihood, W=W), add)
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
         """The gradient at x estimated from a batch that is this share of all rows."""
