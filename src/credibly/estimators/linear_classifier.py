@@ -388,8 +388,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         rng = generator(self.random_state if random_state is None else random_state)
         draws = self.posterior_.frame_draws(rng, size)  # (size, K, D)
         f = rows.map(lambda part: np.asarray(part.X @ draws.reshape(-1, draws.shape[-1]).T))
-        scores = np.moveaxis(f.reshape(len(f), size, -1), 0, 1)
-        return self._predictive().proba(scores)
+        return self._predictive().proba(np.moveaxis(f.reshape(len(f), size, -1), 0, 1))
 
     def _predictive(self) -> Predictive:
         check_is_fitted(self)
