@@ -110,7 +110,8 @@ def test_other_streams_that_end_or_are_closed(model, table, buffered, tmp_path):
     one_line(done, f"credibly predict: {FULL}")
     done = shell(f"credibly demo --out {tmp_path / 'demo.html'} | head -3", buffered)
     assert (done.returncode, done.stderr) == (0, "")
-    assert os.listdir(tmp_path) == []
+    # Whether the reader was gone before the page was written depends on who is faster; half a page is none.
+    assert all((tmp_path / name).read_text().rstrip().endswith("</html>") for name in os.listdir(tmp_path))
 
 
 def test_names_that_cannot_be_written_to_are_told_before_any_work(model, table, tmp_path, capsys):
