@@ -24,7 +24,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-STUCK = 300.0  # seconds after which a child that has not ended is called stuck, and killed
+STUCK = 300  # seconds after which a child that has not ended is called stuck, and killed
 INTERRUPTED, REFUSED, FAILED = 130, 2, 1
 
 
