@@ -13,6 +13,7 @@ class Target(NamedTuple):
     tests: list[str]
 
 
+TORTURE = ["tests/reliability/test_torture_functions.py", "tests/reliability/test_torture_averages.py"]
 THRESHOLDS = [
     "tests/model/test_threshold_details.py",
     "tests/model/test_likelihood_kinds.py",
@@ -21,6 +22,7 @@ THRESHOLDS = [
     "tests/inference/test_label_noise.py",
     "tests/reference/test_label_noise_reference.py",
     "tests/reference/test_threshold_averages_reference.py",
+    *TORTURE,
 ]
 FAMILIES = [
     "tests/model/test_family_details.py",
@@ -37,7 +39,12 @@ def _likelihoods(*names: str) -> list[str]:
 TARGETS = {
     "special": Target(
         ["numerics/special.py", "numerics/averages.py"],
-        ["tests/numerics/test_special.py", "tests/numerics/test_averages.py", "tests/contracts/test_likelihoods.py"],
+        [
+            "tests/numerics/test_special.py",
+            "tests/numerics/test_averages.py",
+            "tests/contracts/test_likelihoods.py",
+            *TORTURE,
+        ],
     ),
     "laplace": Target(
         ["inference/laplace.py"],
