@@ -419,19 +419,18 @@ def test_a_posterior_that_missing_cells_leave_improper_is_refused():
 @ESTIMATES
 def test_estimates_that_run_away_while_cells_are_filled_in_are_refused_by_name(parameters):
     ends = set()
-    for seed in range(12):  # few rows, two cells in three missing: most likelihoods are unbounded
+    for seed in range(12):  # few rows, two cells in three missing: likelihoods are unbounded
         rng = np.random.default_rng(seed)
         holes = np.where(rng.random((25, 4)) < 0.6, np.nan, rng.normal(size=(25, 4)))
         try:
-            model = QuadraticDiscriminant(parameters=parameters, max_iter=300).fit(holes, np.arange(25) % 2)
+            QuadraticDiscriminant(parameters=parameters, max_iter=300).fit(holes, np.arange(25) % 2)
             ends.add("fitted")
-            assert np.diff(model.objective_path_).min() > -1e-6
         except InputError as error:
             ends.add("refused")
             assert "cannot be estimated" in str(error)
         except ConvergenceWarning:
             ends.add("slow")
-    assert "refused" in ends
+    assert ends == {"refused", "slow"}
 
 
 @pytest.mark.parametrize("model", [LinearDiscriminant(shrinkage=0.3), QuadraticDiscriminant(shrinkage=0.3)])

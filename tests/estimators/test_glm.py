@@ -10,7 +10,7 @@ import statsmodels.api as sm
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.sparse import csr_array
-from scipy.special import comb
+from scipy.special import comb, digamma, polygamma
 from scipy.stats import gamma, multivariate_normal, nbinom, norm, poisson
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -90,8 +90,17 @@ def test_the_dispersion_of_highest_evidence_spares_the_weights_that_were_determi
     X, y = targets("gaussian")
     model = BayesianGLM(prior=prior).fit(X, y)
     rss = ((y - X @ model.coef_ - model.intercept_) ** 2).sum()
-    # the evidence is flat at its maximum: its rounding of 1e-14 leaves sqrt(1e-14/n) of log s
-    assert_allclose(model.dispersion_, rss / (len(y) - model.effective_parameters_), rtol=1e-5)
+    assert_allclose(model.dispersion_, rss / (len(y) - model.effective_parameters_), rtol=1e-9)
+
+
+def test_the_most_likely_dispersion_of_a_negative_binomial_has_no_slope():
+    """By log α; a search by values alone would end 1e-8 away, and so would standard errors."""
+    X, y = targets("negative_binomial")
+    model = BayesianGLM("negative_binomial", prior=None).fit(X, y)
+    mu, r = np.exp(X @ model.coef_ + model.intercept_), 1 / model.dispersion_
+    slope = -r * (digamma(y + r) - digamma(r) - np.log1p(mu / r) + (mu - y) / (r + mu)).sum()
+    curvature = r * (r * polygamma(1, r) - r * polygamma(1, y + r)).sum()  # its order of magnitude
+    assert abs(slope / curvature) < 1e-10
 
 
 @pytest.mark.parametrize("family", ["gamma", "inverse_gaussian", "negative_binomial"])
@@ -171,9 +180,9 @@ def test_doubling_the_weights_is_doubling_the_rows(family, prior):
     a = twice.fit(np.tile(X, (2, 1)), np.tile(y, 2)).posterior_
     s, ll = twice.dispersion_, twice.log_likelihood_
     b = twice.fit(X, y, sample_weight=np.full(len(y), 2.0)).posterior_
-    assert_allclose(a.mean, b.mean, rtol=1e-6)  # the dispersion is known to some 1e-8
-    assert_allclose(a.std, b.std, rtol=1e-6)
-    assert_allclose([twice.dispersion_, twice.log_likelihood_], [s, ll], rtol=1e-6)
+    assert_allclose(a.mean, b.mean, rtol=1e-9)
+    assert_allclose(a.std, b.std, rtol=1e-9)
+    assert_allclose([twice.dispersion_, twice.log_likelihood_], [s, ll], rtol=1e-9)
 
 
 def test_an_offset_is_a_column_whose_coefficient_is_one_and_an_exposure_its_logarithm():

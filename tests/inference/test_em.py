@@ -29,10 +29,16 @@ def complete(values, moves, monkeypatch, max_iter: int = 4):
     return em.complete(family, rule, none, None, None, em.Limits(1e-6, max_iter, silent))
 
 
-def test_sums_that_stand_still_are_the_end(monkeypatch):
-    done = complete([0.0, 1.0, 1.5, 1.5], [1.0, 0.5, 0.0, 0.0], monkeypatch)
+def test_sums_and_a_value_that_stand_still_are_the_end(monkeypatch):
+    done = complete([0.0, 1.5, 1.5, 1.5], [1.0, 0.5, 0.0, 0.0], monkeypatch)
     assert done.status is Status.CONVERGED
-    assert done.path.tolist() == [0.0, 1.0, 1.5]
+    assert done.path.tolist() == [0.0, 1.5, 1.5]
+
+
+def test_a_value_that_rises_is_not_the_end_although_sums_stand_still(monkeypatch):
+    done = complete([0.0, 1.0, 1.5, 2.0], [1.0, 0.5, 0.0, 0.0], monkeypatch)
+    assert done.status is Status.STEP_LIMIT
+    assert done.path.tolist() == [0.0, 1.0, 1.5, 2.0]
 
 
 def test_sums_that_still_move_after_the_last_step_are_told(monkeypatch):

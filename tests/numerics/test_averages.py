@@ -244,6 +244,20 @@ def test_a_class_that_cannot_be_leaves_the_other_two_alone(v: float):
     assert far[2] < -400
 
 
+@pytest.mark.parametrize("mean", [(0.0, 0.0, 0.0), (-1.0, -0.9, -0.7), (3.0, 0.0, 3.0)])
+@pytest.mark.parametrize("minor", [0.01, 0.13, 0.5])
+def test_softmax_of_three_classes_is_right_to_1e_6_at_every_width(mean: tuple[float, ...], minor: float):
+    z, h = np.linspace(-6.5, 6.5, 131, retstep=True)  # poles are at least π/8 off the axis: the error is e⁻²⁴
+    density = h * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    first, second = np.meshgrid(z, z, indexing="ij")
+    long, short = np.array([2.0, -1.0, -1.0]) / 3, np.array([0.0, 1.0, -1.0]) / 2  # drive two classes 1 apart
+    for width in np.geomspace(0.005, 8.0, 60):  # some just below a width at which the rule changes
+        axes = np.stack([width * long, minor * width * short])
+        f = np.array(mean) + first[..., None] * axes[0] + second[..., None] * axes[1]
+        exact = density @ np.tensordot(density, plain_softmax(f), axes=1)
+        assert_allclose(softmax(mean, axes.T @ axes), exact, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(("K", "v"), [(3, 0.01), (3, 900.0), (4, 30.0), (5, 1.0), (8, 4.0), (20, 0.5)])
 def test_exchangeable_classes_are_equally_probable(K: int, v: float):
     V = v * (np.eye(K) + 0.5)

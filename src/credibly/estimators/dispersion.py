@@ -5,6 +5,7 @@ effective number of weights, not RSS / n. Without a prior it is Pearson's, as R 
 binomial maximum likelihood.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -31,11 +32,13 @@ from credibly.numerics.linalg import PSD, weighted_gram
 from credibly.numerics.newton import Local, Solution, Status
 
 WIDEST = 12.0  # in log dispersion, on either side of a first guess
-PRECISE = 1e-9
+PRECISE = 1e-6  # in log dispersion, of the search by values
+NARROW = 1e-2  # in log dispersion: bounds from whose middle a Newton step will do
+STEP = 3e-3  # of differences: they err by its fourth power, and rounding is divided by it
 MOST_ROUNDS = 20  # of prior scales and dispersion in turn
 AT_BOUND = 1e-3
 EDGE = 1e-6  # of the largest score
-SETTLED = 1e-7  # in log dispersion: the evidence is flat at its maximum, and rounding hides smaller steps
+SETTLED = 1e-9  # in log dispersion
 PERFECT = 1e-24  # of the targets' own spread: a fit this near is exact but for rounding
 
 
@@ -211,8 +214,22 @@ def _best_dispersion(problem: Problem, learnt: Learnt, search: Search, bounds: t
         mode = result.posterior.mean
         return -(result.log_likelihood if learnt.prior is None else result.log_evidence)
 
+    known = (bounds[0] + bounds[1]) / 2 if bounds[1] - bounds[0] < NARROW else None
+    polished = None if known is None else _polished(loss, known)
+    if polished is not None:
+        return polished
     found = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": PRECISE, "maxiter": 200})
-    return float(found.x)
+    polished = _polished(loss, float(found.x))
+    return float(found.x) if polished is None else polished
+
+
+def _polished(loss: Callable[[float], float], x: float) -> float | None:
+    """After a Newton step by differences, if it is short: values are flat at a minimum and tell it to 1e-8 only."""
+    before, left, here, right, beyond = (loss(x + steps * STEP) for steps in (-2, -1, 0, 1, 2))
+    slope = (before - beyond + 8 * (right - left)) / (12 * STEP)
+    curvature = (16 * (left + right) - before - beyond - 30 * here) / (12 * STEP**2)
+    near = curvature > 0 and abs(slope) < STEP * curvature  # not so at a bound, or where a value is infinite
+    return x - slope / curvature if near else None
 
 
 def _first_guess(problem: Problem) -> float:

@@ -99,7 +99,7 @@ def completed(
 def complete(
     family: ClassConditional[Any], rule: Rule, base: JointSums, start: Joint, rows: Rows, limits: Limits
 ) -> Completion:
-    """Iterate expectation and learning from `start` until the value stands still.
+    """Iterate expectation and learning from `start` until sums and value stand still.
 
     Parameters
     ----------
@@ -126,7 +126,8 @@ def complete(
             raise NotDetermined(RUNAWAY)
         change = np.inf if before is None else _change(before, sums)
         limits.report(step + 1, path[-1], change)
-        if change <= limits.tol:
+        # Sums hardly move, too, while a covariance shrinks towards a singular one: then the value goes on rising.
+        if change <= limits.tol and path[-1] - path[-2] <= max(FALL, limits.tol) * (1 + abs(path[-1])):
             status = Status.CONVERGED
             break
         before = sums

@@ -19,6 +19,7 @@ from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.special import log_sum_exp
 
 __all__ = [
+    "REACH",
     "Rule",
     "gauss_hermite",
     "log_expectation",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _MOST_NODES = 600
+REACH = 6.0  # of evenly spaced nodes: 2e-9 of the mass is beyond
 _SEED = 20240229  # part of the definition of the quasi-random rule, as nodes are of a Gauss rule
 _CELLS = 2**15  # numbers in a temporary: small enough to stay in the cache
 
@@ -82,7 +84,7 @@ def gauss_hermite(n: int) -> Rule:
 
 
 @lru_cache(maxsize=64)
-def trapezoid(n: int, reach: float = 6.0) -> Rule:
+def trapezoid(n: int, reach: float = REACH) -> Rule:
     r"""Trapezoidal rule for the standard normal distribution.
 
     .. math:: E[g(x)] \approx \sum_i w_i\, g(x_i), \qquad w_i \propto e^{-x_i^2/2}
