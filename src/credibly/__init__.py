@@ -1,6 +1,7 @@
 """Classification with honest probabilities: every classifier is a posterior."""
 
 from importlib import import_module
+from threading import RLock
 from typing import TYPE_CHECKING, Any
 
 from credibly._version import __version__
@@ -87,36 +88,33 @@ _SUBMODULES = {
     "averages",
     "basis",
     "class_conditionals",
-    "comparison",
-    "data",
     "diagnostics",
     "errors",
-    "estimators",
     "export",
     "families",
-    "inference",
     "kernels",
     "links",
-    "model",
-    "numerics",
     "persistence",
     "plots",
-    "predictive",
     "priors",
     "report",
     "tables",
 }
+_ROOMS = {"comparison", "data", "decisions", "estimators", "inference", "model", "numerics", "predictive"}
+_ONE_AT_A_TIME = RLock()  # scikit-learn's modules import each other, which fails where two threads begin at once
 
 
 def __getattr__(name: str) -> Any:
     """Public names, and the modules that hold others, are imported when they are first asked for."""
     if name in _WHERE:
-        found = globals()[name] = getattr(import_module(f"credibly.{_WHERE[name]}"), name)
+        with _ONE_AT_A_TIME:
+            found = globals()[name] = getattr(import_module(f"credibly.{_WHERE[name]}"), name)
         return found
-    if name in _SUBMODULES:
-        return import_module(f"credibly.{name}")
+    if name in _SUBMODULES | _ROOMS:
+        with _ONE_AT_A_TIME:
+            return import_module(f"credibly.{name}")
     raise AttributeError(f"module 'credibly' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_SUBMODULES})
+    return sorted({*globals(), *__all__, *_SUBMODULES, *_ROOMS})

@@ -1,5 +1,6 @@
 """Where the command `credibly` begins; `python -m credibly` is the same."""
 
+import os
 import sys
 
 from credibly.cli import INTERRUPTED, STOPPED
@@ -10,8 +11,9 @@ def run() -> None:
     try:
         from credibly.cli.main import run as command
     except KeyboardInterrupt:
-        print(f"credibly: {STOPPED}", file=sys.stderr)
-        sys.exit(INTERRUPTED)
+        print(f"credibly: {STOPPED}", file=sys.stderr, flush=True)
+        # Where Ctrl-C met code that is made of text, as dataclasses are, Python would not heed sys.exit's number.
+        os._exit(INTERRUPTED)
     command()
 
 

@@ -222,7 +222,7 @@ def _read(data: str, reading: o.Reading, asked: o.Asked | None = None) -> Table:
 
 
 def _task(table: Table, asked: o.Asked) -> Task:
-    features = split_names(asked.features) if asked.features else None
+    features = None if asked.features is None else split_names(asked.features)
     choices = Choices(features, (), asked.missing, asked.formula)  # what is excluded was not read
     excluded = split_names(asked.exclude) if asked.exclude else []
     options = Options(asked.prior, asked.inference, asked.label_noise)

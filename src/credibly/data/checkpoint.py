@@ -53,11 +53,13 @@ class Checkpoint:
     about: Mapping[str, Any]
     passes: dict[int, tuple[AnyArray, ...]] = field(default_factory=dict)
     asked: int = 0
+    new: bool = False  # whether this fit has begun it
 
     def open(self) -> None:
         """Take up the file, or begin it."""
         check_name(self.path, overwrite=True)
-        if not self.path.exists():
+        self.new = not self.path.exists()
+        if self.new:
             with self._writing(), written_whole(self.path) as part:
                 part.write_bytes(_record(NO_PASS, json.dumps(self.about).encode()))
             return
@@ -190,6 +192,11 @@ class Recorder:
             self.record = Checkpoint(self.path, {**self.about, "rows": fingerprint(rows)})
             self.record.open()
         return RecordedRows(rows, self.record)
+
+    def refused(self) -> None:
+        """The rows or the model cannot be used: a record that this fit has begun would be in the way of the next."""
+        if self.record is not None and self.record.new:
+            self.record.path.unlink(missing_ok=True)
 
     def done(self) -> None:
         """All went well: the record is not needed any more."""

@@ -17,6 +17,7 @@ import numpy as np
 from dask.base import is_dask_collection, tokenize
 from dask.delayed import Delayed
 
+from credibly.data.lazy import column_names
 from credibly.data.partitions import (
     Asked,
     Output,
@@ -82,27 +83,13 @@ def rows_of(X: Any, y: Any = None, weight: Any = None, offset: Any = None) -> "D
     (5, ['x0', 'x1'])
     """
     names = column_names(X)
-    if wrong := [what for what, it in zip(VECTORS, (y, weight, offset), strict=True) if getattr(it, "ndim", 1) != 1]:
-        raise InputError(f"{wrong[0]} must have one dimension: a number, or a label, for each row.")
+    for what, it in zip(VECTORS, (y, weight, offset), strict=True):
+        if it is not None and np.ndim(it) != 1:
+            raise InputError(f"{what} must have one dimension: a number, or a label, for each row.")
     parts = partitions(X, (y, weight, offset), VECTORS, count=True)
     if not sum(parts.lengths):
         raise InputError("X has no rows: all its partitions are empty.")
     return DaskRows(parts, names, tokenize(X, y, weight, offset), named=hasattr(X, "columns"))
-
-
-def column_names(X: Any) -> list[str]:
-    """Names of the columns, x0 … for an array; columns that are not numbers are refused by name."""
-    if X.ndim != 2:
-        raise InputError(f"X must be a table of rows and columns; got a Dask collection of {X.ndim} dimension(s).")
-    if not hasattr(X, "columns"):
-        return [f"x{j}" for j in range(X.shape[1])]
-    text = [str(name) for name, dtype in zip(X.columns, X.dtypes, strict=True) if dtype.kind not in "biuf"]
-    if text:
-        raise InputError(
-            f"X has columns that are not numbers: {', '.join(map(repr, text))}. Encode text and categories first, e.g. "
-            "with categorize() and dask.dataframe.get_dummies."
-        )
-    return [str(name) for name in X.columns]
 
 
 def partitions(X: Any, vectors: Sequence[Any], names: Sequence[str], *, count: bool) -> Partitions:

@@ -84,6 +84,8 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
 
 def check_name(final: Path, overwrite: bool) -> None:
     """Refuse a name that cannot be written to."""
+    if "\0" in str(final):
+        raise InputError(f"Cannot write {str(final)!r}: a name of a file has no null in it. Choose another.")
     if not final.parent.is_dir():
         raise InputError(f"Cannot write {final}: the folder {final.parent} does not exist. Create it first.")
     if final.is_symlink() and _goes_round(final):

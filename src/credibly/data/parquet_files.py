@@ -190,7 +190,7 @@ def expanded(path: AnyPaths) -> tuple[Path, ...]:
     A folder stands for the .parquet files in it and below, those whose names start with a dot or an underscore left
     out; files of folders and patterns come in the order of their names.
     """
-    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    given = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
     paths = tuple(file for one in given for file in _expanded(one))
     if not paths:
         raise TableError("Expected Parquet files; got an empty list.")

@@ -255,7 +255,7 @@ def opened(
     path: AnyPaths, roles: Roles, features: Sequence[str] | None, categories: Categories, batch_rows: int | None
 ) -> ParquetTable:
     """Read the footers, and check that the columns are there and of use."""
-    _check_arguments(features, categories, batch_rows)
+    _check_arguments(roles, features, categories, batch_rows)
     files = Files.of(path)
     if features is None:
         check_nothing_left_out(files)
@@ -271,12 +271,15 @@ def opened(
     return ParquetTable(files, roles, tuple(names), tuple(chosen), most, RowProgress())
 
 
-def _check_arguments(features: Sequence[str] | None, categories: Categories, batch_rows: int | None) -> None:
+def _check_arguments(roles: Roles, features: Sequence[str] | None, categories: Categories, batch_rows: object) -> None:
     if isinstance(features, str):
         raise InputError(f"features must be a list of columns, or None for all; got {features!r}.")
     if isinstance(categories, str) and categories != "auto":
         raise InputError(f'categories must be "auto", a list of columns, or None; got {categories!r}.')
-    if batch_rows is not None and batch_rows < 1:
+    for name in (*roles.named, *(features or ())):
+        if not isinstance(name, str):
+            raise InputError(f"Columns of files are named by text; got {name!r}.")
+    if batch_rows is not None and (not isinstance(batch_rows, int | np.integer) or batch_rows < 1):
         raise InputError(f"batch_rows must be a positive number of rows, or None; got {batch_rows!r}.")
 
 

@@ -11,7 +11,7 @@ from pyarrow import parquet as pq
 
 from credibly.data.files import told, written_whole
 from credibly.data.parquet_files import AnyPath, shortened
-from credibly.errors import TableError
+from credibly.errors import InputError, TableError
 from credibly.numerics.arrays import AnyArray
 
 GROUP_ROWS = 131_072  # rows that are gathered into a row group, at least
@@ -61,6 +61,8 @@ def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, ove
 
 
 def _kind(path: AnyPath) -> str:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"Expected the name of a file that ends in .parquet or .csv; got {path!r}.")
     suffix = Path(path).suffix.lower()
     if suffix not in {".parquet", ".csv"}:
         raise TableError(f"{os.fspath(path)} must end in .parquet or .csv, which says how to write it.")

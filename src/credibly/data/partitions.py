@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
+from credibly.data.lazy import refuse_no_numbers
 from credibly.data.source import (
     Block,
     Change,
@@ -43,8 +44,8 @@ class Part(NamedTuple):
     def rows(self) -> MemoryRows:
         """The partition as rows in memory, without its changes: they would be kept, for one pass only."""
         X, labels, *more = self.held
-        X = as_numbers(X)
-        y = np.zeros(X.shape[0]) if labels is None else aligned(np.asarray(labels))
+        X = as_numbers(X, f"partition {self.number}: X")
+        y = np.zeros(X.shape[0]) if labels is None else aligned(np.asarray(unmasked(labels)))
         weight, offset = (None if it is None else self._beside(it, kind) for kind, it in zip(BESIDE, more, strict=True))
         held = {"y": y, "sample_weight": weight, "offset": offset}
         for name, length in ((name, len(vector)) for name, vector in held.items() if vector is not None):
@@ -57,7 +58,10 @@ class Part(NamedTuple):
         """Weights or offsets as numbers, checked."""
         name, where = BESIDE[kind], f"partition {self.number}"
         try:
-            values = np.asarray(held.to_numpy(na_value=np.nan) if hasattr(held, "to_numpy") else held, dtype=np.float64)
+            plain = held.to_numpy(na_value=np.nan) if hasattr(held, "to_numpy") else unmasked(held)
+            if np.asarray(plain).dtype.kind in "USMmcV":  # NumPy would read some of these as numbers
+                raise TypeError(f"they are {np.asarray(plain).dtype}")
+            values = np.asarray(plain, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise InputError(f"{where}: {name} must hold numbers, one for each row; {error}.") from error
         return check_beside(aligned(values), kind, name, where, Start(of="partition"))
@@ -76,11 +80,21 @@ def aligned(array: AnyArray) -> AnyArray:
     return np.require(array, requirements="A")
 
 
-def as_numbers(part: Any) -> DesignMatrix:
+def unmasked(held: Any) -> Any:
+    """What a mask hides is missing: NaN among numbers, None among others."""
+    if not np.ma.is_masked(held):
+        return held
+    return held.astype(float).filled(np.nan) if held.dtype.kind in "biuf" else held.astype(object).filled(None)
+
+
+def as_numbers(part: Any, where: str = "X") -> DesignMatrix:
     """Columns of a partition as numbers; missing cells of a frame become NaN, sparse chunks become CSR."""
+    if not hasattr(part, "dtypes"):
+        refuse_no_numbers(part.dtype, where)  # a chunk may be of another type than Dask was told
     if issparse(part):
         return csr_array(part)
     if not hasattr(part, "dtypes"):
+        part = unmasked(part)
         return np.asarray(part) if getattr(part, "dtype", None) == np.float32 else np.asarray(part, dtype=np.float64)
     single = set(map(str, part.dtypes)) == {"float32"}
     return np.asarray(part.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan))

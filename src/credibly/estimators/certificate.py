@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from credibly.data.memory import refuse_beyond_memory
 from credibly.diagnostics.inputs import generator
 from credibly.errors import DataWarning, InputError, UnreliableWarning
 from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING, Correction
@@ -201,8 +202,8 @@ def _verdict(found: Found) -> str:
     )
 
 
-def read_draws(draws: Any) -> int | None:
-    """How many draws are asked for, or None for as many as are needed."""
+def read_draws(draws: Any, n_latents: int) -> int | None:
+    """How many draws of so many numbers are asked for, or None for as many as are needed."""
     if draws is None:
         return None
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < FEWEST_DRAWS:
@@ -210,6 +211,10 @@ def read_draws(draws: Any) -> int | None:
             f"draws must be None or a whole number of at least {FEWEST_DRAWS}: with fewer, Pareto smoothing cannot "
             f"tell how heavy the tail is; got {draws!r}."
         )
+    what = f"{draws:,} draws of {n_latents:,} numbers"
+    refuse_beyond_memory(
+        1.5 * int(draws) * n_latents, what, "Ask for fewer, or leave draws out: it takes what is needed."
+    )
     return int(draws)
 
 
@@ -234,11 +239,16 @@ def check_same_data(target: Target, n_rows: int, fitted_rows: int, log_likelihoo
     here = None if log_likelihood is None else target.log_likelihood
     if n_rows != fitted_rows:
         told = f"{n_rows} rows count here, {fitted_rows} in the fit"
-    elif here is not None and not abs(here - log_likelihood) <= SAME_DATA * max(1.0, abs(here)):  # type: ignore[operator]
+    elif here is not None and log_likelihood is not None and not alike(here, log_likelihood):
         told = f"their log likelihood is {here:.12g}, that of the fit's rows {log_likelihood:.12g}"
     else:
         return
     tell_other_data(f"{told}; the certificate compares the model's posterior with that of these data")
+
+
+def alike(here: float, of_fit: float) -> bool:
+    """Whether two log likelihoods are the same but for rounding; that of other rows may be -inf."""
+    return abs(here - of_fit) <= SAME_DATA * max(1.0, abs(of_fit))
 
 
 def tell_other_data(why: str) -> None:

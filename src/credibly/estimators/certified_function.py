@@ -103,7 +103,8 @@ class CorrectedFunction:
 
 def certify_function(model: GaussianProcessResults, table: Table, draws: Any, random_state: Any) -> Certificate:
     """The certificate of a Gaussian process, hyperparameters as they are."""
-    size, posterior, likelihood = read_draws(draws), model.posterior_, model._likelihood
+    posterior, likelihood = model.posterior_, model._likelihood
+    size = read_draws(draws, len(model._codes))
     if isinstance(posterior, InducingPosterior):
         raise NotDefinedError(
             "certify does not exist with inducing points: it draws all latents of the exact model together. Fit a part "

@@ -116,8 +116,8 @@ def certify_weights(
     model: LinearModel, training: Training, draws: Any, random_state: Any, log_constant: float = 0.0
 ) -> Certificate:
     """The certificate of a linear model on clean rows."""
-    size = read_draws(draws)
     prior, posterior = model._first_prior, model.posterior_
+    size = read_draws(draws, posterior.mean.size)
     if model.prior_ is None or isinstance(model.prior_, Jeffreys) or prior is None:
         raise ImproperPriorError(
             f"certify compares with the exact posterior, which needs a prior that is a distribution; this model has "

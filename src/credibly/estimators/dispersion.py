@@ -148,12 +148,16 @@ def least_norm(problem: Problem) -> Learnt:
 
 def _with_pearson(problem: Problem, search: Search) -> Learnt:
     """Maximum likelihood, which does not depend on the dispersion, then Pearson's estimate of it."""
-    likelihood = family_likelihood(problem)
-    first = learn(problem, None, search)
-    at_fit, mean = fitted_scores(first), mean_target(problem)
+    likelihood, mean = family_likelihood(problem), mean_target(problem)
+    around_mean = pearson_sum(problem, lambda rows: np.full(len(rows.y), mean))
+    guess = around_mean / problem.columns.weight  # in the target's unit: a search ends when nats do not change
+    first = learn(
+        problem._replace(likelihood=likelihood.with_dispersion(guess)) if guess > 0 else problem, None, search
+    )
+    at_fit = fitted_scores(first)
     chi2 = pearson_sum(problem, lambda rows: likelihood.mean(at_fit(rows)))
     free = problem.columns.weight - problem.shape.per_output
-    if free <= 0 or chi2 <= PERFECT * pearson_sum(problem, lambda rows: np.full(len(rows.y), mean)):
+    if free <= 0 or chi2 <= PERFECT * around_mean:
         return _without_spread(first, Status.FITTED_EXACTLY)._replace(likelihood=likelihood)
     found = likelihood.with_dispersion(chi2 / free)
     again = learn(problem._replace(likelihood=found, start=first.result.posterior.mean), None, search)

@@ -11,6 +11,7 @@ from scipy.special import xlog1py, xlogy
 
 from credibly.data.source import Block, Sums, add
 from credibly.estimators.problem import Learnt, Problem, Search
+from credibly.inference.evidence import INTERCEPT_SCALE
 from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective, scores
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, deviance, pearson
@@ -43,6 +44,27 @@ def mean_target(problem: Problem) -> float:
     """The weighted mean of the targets."""
     total, weight = problem.rows.sum(lambda rows: (float(rows.weights @ rows.y), float(rows.weights.sum())), add)
     return float(total) / float(weight)
+
+
+def in_units(problem: Problem) -> Problem:
+    """The problem with learnt priors in the unit of the target, so that another unit changes nothing.
+
+    Where the link is a power, slopes are measured by what the targets' spread is in scores, the intercept by what their
+    root mean square is. Counts, proportions and what is on a log scale have no unit.
+    """
+    likelihood = family_likelihood(problem)
+    power = likelihood.link.power
+    if not (likelihood.family.has_dispersion and power):
+        return problem
+    mean, weight = mean_target(problem), problem.columns.weight
+    spread = float(problem.rows.sum(lambda rows: (float(rows.weights @ (rows.y - mean) ** 2),), add)[0]) / weight
+    if spread == 0:
+        return problem
+    size = float(np.hypot(mean, np.sqrt(spread)))
+    unit = size**power
+    return problem._replace(
+        unit=abs(power) * unit * float(np.sqrt(spread)) / size, intercept_scale=INTERCEPT_SCALE * unit
+    )
 
 
 def constant_score(problem: Problem, likelihood: FamilyLikelihood) -> Array | None:

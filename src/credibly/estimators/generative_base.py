@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from credibly.data.source import Stored
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import ConvergenceWarning, InputError, NewClassError
-from credibly.estimators.generative_choices import class_weights, is_prior, not_determined
+from credibly.estimators.generative_choices import check_priors, class_weights, not_determined
 from credibly.estimators.generative_learning import (
     GenerativeRows,
     Learnt,
@@ -30,7 +30,14 @@ from credibly.estimators.generative_stored import fit_stored
 from credibly.estimators.linear_model import only
 from credibly.estimators.mixed_columns import Table
 from credibly.estimators.not_in_memory import is_stored, refuse_resume
-from credibly.estimators.partial_labels import Labels, joined_classes, places, read_partial_labels
+from credibly.estimators.partial_labels import (
+    Labels,
+    joined_classes,
+    places,
+    read_classes,
+    read_partial_labels,
+    refuse_no_label,
+)
 from credibly.estimators.plans import Plan, read_generative
 from credibly.estimators.stored import stored_rows
 from credibly.estimators.validation import (
@@ -150,7 +157,7 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
             self._check_choices()
             first = not hasattr(self, "_sums")
             table, labels, weight = self._read(X, y, sample_weight, reset=first, some_label=first)
-            declared = () if classes is None else tuple(np.unique(np.asarray(classes)).tolist())
+            declared = () if classes is None else tuple(read_classes(classes).tolist())
             if first:
                 self._first_fit(table, labels, weight, declared)
             else:
@@ -175,6 +182,7 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
         self
         """
         check_is_fitted(self)
+        refuse_no_label(label, self.unlabelled)
         if label in set(self.classes_.tolist()):
             raise InputError(f"The model knows the class {label!r} already; use partial_fit to learn more rows of it.")
         n_rows = X.shape[0] if hasattr(X, "shape") else len(np.asarray(X, dtype=object))
@@ -248,15 +256,7 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
 
     def _check_choices(self) -> None:
         only(self.parameters, {"integrated": None, **DIVISORS}, "parameters")
-        if isinstance(self.class_prior, str):
-            only(self.class_prior, {"learned": None, "uniform": None}, "class_prior")
-        if isinstance(self.prior, str):
-            only(self.prior, {"empirical": None, "reference": None}, "prior")
-        elif not is_prior(self.prior):
-            raise InputError(
-                "prior must be 'empirical', 'reference', or NormalInverseWishart, Beta, Dirichlet, Gamma of "
-                f"credibly.priors (or a list with one per column); got {self.prior!r}."
-            )
+        check_priors(self.class_prior, self.prior)
         check_limits(self)
 
     def _read(

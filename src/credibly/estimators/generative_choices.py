@@ -9,6 +9,7 @@ import numpy as np
 
 from credibly.errors import InputError
 from credibly.estimators.containers import named
+from credibly.estimators.linear_model import only
 from credibly.model.class_conditionals.base import NotDetermined
 from credibly.model.class_weights import ClassWeights, FixedWeights, LearnedWeights, Proportions
 from credibly.model.conjugate_priors import ConjugatePrior, Dirichlet
@@ -24,6 +25,19 @@ def class_weights(choice: Any, n_classes: int, *, integrated: bool) -> ClassWeig
     if isinstance(choice, Dirichlet) and np.ndim(choice.alpha) == 0:
         return LearnedWeights(float(np.asarray(choice.alpha)))
     return FixedWeights(_log_probabilities(choice, n_classes))
+
+
+def check_priors(class_prior: Any, prior: Any) -> None:
+    """Refuse what is no prior, of the classes or of the parameters."""
+    if isinstance(class_prior, str):
+        only(class_prior, {"learned": None, "uniform": None}, "class_prior")
+    if isinstance(prior, str):
+        only(prior, {"empirical": None, "reference": None}, "prior")
+    elif not is_prior(prior):
+        raise InputError(
+            "prior must be 'empirical', 'reference', or NormalInverseWishart, Beta, Dirichlet, Gamma of "
+            f"credibly.priors (or a list with one per column); got {prior!r}."
+        )
 
 
 def is_prior(prior: Any) -> bool:

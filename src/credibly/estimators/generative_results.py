@@ -22,7 +22,7 @@ from credibly.estimators.plans import read_generative
 from credibly.estimators.prequential import Learner, PrequentialScore, leave_one_out, prequential
 from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.estimators.summary import Summary
-from credibly.estimators.validation import n_threads
+from credibly.estimators.validation import check_draws, n_threads
 from credibly.inference.conjugate import IntegratedJoint, PlugInJoint
 from credibly.inference.em import UNLABELLED
 from credibly.inference.posterior import normal_quantile
@@ -80,7 +80,7 @@ class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning
         rows = self._design(X)
         rng = generator(self.random_state if random_state is None else random_state)
         with single_threaded_blas():
-            draws = [joint.draw(rng) for _ in range(size)]
+            draws = [joint.draw(rng) for _ in range(check_draws(size))]
         return np.concatenate(self._mapped(rows, draws, lambda proba: [proba]), axis=1)
 
     @lazily(intervals)

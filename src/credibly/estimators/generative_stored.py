@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from credibly.data.source import LARGEST, Block, Rows
+from credibly.data.source import LARGEST, SMALLEST, Block, Rows
 from credibly.errors import InputError
 from credibly.estimators.containers import named
 from credibly.estimators.generative_learning import Learnt, class_sums, refuse_large
+from credibly.estimators.plans import refuse_tiny
 from credibly.estimators.stored import Look, codes_of, joined_labels, labels_of, read_names, refuse_no_weight
-from credibly.estimators.validation import first_row, refuse_one_class
+from credibly.estimators.validation import check_labels, first_row, refuse_one_class
 from credibly.inference.conjugate import JointSums
 from credibly.model.class_conditionals.base import ClassConditional, NotDetermined
 from credibly.model.class_conditionals.categorical import Categorical
@@ -41,6 +42,7 @@ def fit_stored(model: GenerativeLearning, rows: Any) -> None:
     model._refuse_rowwise_shrinkage("A fit to rows that are not in memory")
     read_names(model, rows, reset=True)
     extent = extent_of(rows)
+    check_labels(extent.labels)
     refuse_magnitudes(extent, rows.names)
     refuse_one_class(extent.counting)
     classes = extent.counting
@@ -80,11 +82,14 @@ def _merged(a: Look, b: Look) -> Look:
 def refuse_magnitudes(extent: Extent, names: list[str]) -> None:
     """Squares of numbers must be numbers."""
     beyond = np.fmax(np.abs(extent.low), np.abs(extent.high)) > LARGEST
+    tiny = ~beyond & (extent.high > extent.low) & (extent.high / 2 - extent.low / 2 < SMALLEST / 2)
     if beyond.any():
         raise InputError(
             f"X has infinity (inf), or values beyond 1e100, in column {named(np.array(names)[beyond])}: their squares "
             "cannot be represented. Drop those rows, or change the unit; a missing cell is NaN."
         )
+    if tiny.any():
+        refuse_tiny(np.array(names)[tiny])
 
 
 def _plan(model: GenerativeLearning, rows: Rows, extent: Extent) -> Any:

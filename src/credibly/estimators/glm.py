@@ -22,7 +22,7 @@ from credibly.estimators.dispersion import (
     learn_glm,
     with_dispersion,
 )
-from credibly.estimators.fitted import Fitted, describe_fit, r_log_likelihood
+from credibly.estimators.fitted import Fitted, describe_fit, in_units, r_log_likelihood
 from credibly.estimators.hypothesis_tests import HypothesisTests
 from credibly.estimators.lazily import lazily, number, two_ends
 from credibly.estimators.learning import learn_from
@@ -272,6 +272,7 @@ class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, Hypot
 
     def _first_fit(self, likelihood: FamilyLikelihood, targets: Targets) -> None:
         problem = self._problem(likelihood, targets.training)
+        problem = in_units(problem) if isinstance(self.prior, str) else problem
         learnt = learn_glm(problem, self.prior, self.dispersion, self._search())
         assert isinstance(learnt.likelihood, FamilyLikelihood)
         problem = problem._replace(likelihood=learnt.likelihood)

@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.columns import Columns
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.wide_learning import learn_wide, refuse_wide
 from credibly.inference.adf import Belief, adf
-from credibly.inference.evidence import INTERCEPT_SCALE, Maximum, ScaledPriors, maximise_evidence
+from credibly.inference.evidence import Maximum, ScaledPriors, maximise_evidence
 from credibly.inference.jeffreys import jeffreys
 from credibly.inference.laplace import laplace, sampled_start, stochastic_gradient
 from credibly.inference.objective import Objective, PriorDensity, Raw
@@ -24,7 +23,7 @@ from credibly.inference.posterior import Gaussian, InferenceResult, WeightPoster
 from credibly.inference.several_starts import best_laplace
 from credibly.inference.student import IndependentStudent
 from credibly.model.likelihoods import Likelihood
-from credibly.model.priors import Jeffreys, Moments, Normal, StudentT, WeightShape
+from credibly.model.priors import Jeffreys, Moments, Normal, StudentT
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import block_diagonal
 from credibly.numerics.newton import Status
@@ -182,7 +181,7 @@ def learn_scales(problem: Problem, choice: str, search: Search, start: Array | N
     row = None
     if problem.shape.intercept:  # the intercept at the column means, as a combination of the frame's weights
         row = np.append((problem.columns.mean - problem.frame.center) / problem.frame.scale, 1.0)
-    priors = ScaledPriors(group, row, problem.shape.n_outputs)
+    priors = ScaledPriors(group, row, problem.shape.n_outputs, problem.unit, problem.intercept_scale)
     contrast = np.eye(problem.shape.n_outputs)
     objective = objective_of(problem, None, contrast)
     with explained(BESIDE_ROWS):
@@ -191,8 +190,8 @@ def learn_scales(problem: Problem, choice: str, search: Search, start: Array | N
         else:
             best = _best_scales(objective, priors, search, problem.start)
     prior = priors.prior(best.theta)
-    scale = np.exp(best.theta)
-    resolved = standardised_prior(problem.columns, problem.shape, scale)
+    scale = problem.unit * np.exp(best.theta)
+    resolved = standardised_prior(problem, scale)
     if search.seed is not None:
         walked = learn_from(problem, prior, contrast, search)
         status = walked.status if best.status.good else best.status
@@ -216,12 +215,13 @@ def _best_scales(objective: Objective, priors: ScaledPriors, search: Search, sta
     return best
 
 
-def standardised_prior(columns: Columns, shape: WeightShape, scale: Array) -> Normal:
-    """The learnt prior in data units: slopes s/spread, the intercept at the column means Normal(0, 10²)."""
+def standardised_prior(problem: Problem, scale: Array) -> Normal:
+    """The learnt prior in data units: slopes s/spread, the intercept at the column means with its own scale."""
+    columns, shape = problem.columns, problem.shape
     slopes = np.broadcast_to(scale, (shape.n_features,)) / columns.scale
     if not shape.intercept:
         return Normal(mean=np.zeros(shape.per_output), cov=np.diag(slopes**2))
-    root = np.diag(np.append(slopes, INTERCEPT_SCALE))
+    root = np.diag(np.append(slopes, problem.intercept_scale))
     root[-1, :-1] = -slopes * columns.mean
     return Normal(mean=np.zeros(shape.per_output), cov=root @ root.T)
 

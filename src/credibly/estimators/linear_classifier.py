@@ -33,6 +33,7 @@ from credibly.estimators.learning import ChosenPrior, filter_from, learn, learn_
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
 from credibly.estimators.not_in_memory import is_stored
+from credibly.estimators.partial_labels import read_classes, refuse_other_classes
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.stored import (
@@ -47,7 +48,7 @@ from credibly.estimators.stored import (
     stored_rows,
     with_references,
 )
-from credibly.estimators.validation import all_or_nothing, read_training
+from credibly.estimators.validation import all_or_nothing, check_draws, read_training
 from credibly.inference.adf import Belief
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
 from credibly.inference.frame import Frame
@@ -171,14 +172,11 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         """
         with all_or_nothing(self), single_threaded_blas():
             self._check_choices()
+            known = None if classes is None else read_classes(classes)
             if not hasattr(self, "posterior_"):
-                self._first_fit(self._read_table(X, y, sample_weight, as_it_is, classes=classes), as_it_is)
+                self._first_fit(self._read_table(X, y, sample_weight, as_it_is, classes=known), as_it_is)
             else:
-                if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-                    raise InputError(
-                        f"classes={np.asarray(classes).tolist()} differ from those of the first call, "
-                        f"{self.classes_.tolist()}; leave them out, or start again with fit."
-                    )
+                refuse_other_classes(known, self.classes_)
                 self._update(self._read_table(X, y, sample_weight, as_it_is, classes=self.classes_, reset=False))
         return self
 
@@ -386,7 +384,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""
         rows = self._design(X)
         rng = generator(self.random_state if random_state is None else random_state)
-        draws = self.posterior_.frame_draws(rng, size)  # (size, K, D)
+        draws = self.posterior_.frame_draws(rng, check_draws(size))  # (size, K, D)
         f = rows.map(lambda part: np.asarray(part.X @ draws.reshape(-1, draws.shape[-1]).T))
         return self._predictive().proba(np.moveaxis(f.reshape(len(f), size, -1), 0, 1))
 

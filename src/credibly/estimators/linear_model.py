@@ -233,6 +233,7 @@ class LinearModel(ExportMixin, BaseEstimator):
         evidence = none if flat or isinstance(self.prior_, Jeffreys) else f"{self.log_evidence_:.4f}"
         return Summary(
             title=f"{type(self).__name__}: {self._n_rows} rows, {self._what()}",
+            columns=weight_columns(self.posterior_, level, self._test_errors() if flat else None),
             notes=[
                 f"log evidence: {evidence}; log likelihood: {self.log_likelihood_:.4f}; "
                 f"effective parameters: {self.effective_parameters_:.2f}",
@@ -241,7 +242,6 @@ class LinearModel(ExportMixin, BaseEstimator):
             ],
             names=self._weight_names(),
             classes=None if self._shape.n_outputs == 1 else self._outputs(),
-            columns=weight_columns(self.posterior_, level, self._test_errors() if flat else None),
         )
 
     def _advice(self) -> str:

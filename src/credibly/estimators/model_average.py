@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from credibly.errors import UnreliableWarning
 from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.numerics.arrays import AnyArray, Array
@@ -92,7 +94,9 @@ class ModelAverage(ProbabilityMixin, ClassifierMixin, BaseEstimator):
         if getattr(y, "shape", ())[1:] == (1,) and not issparse(y):
             y = column_or_1d(y, warn=True)
         found = compare(self.models, X, y, by=self.by, n_jobs=self.n_jobs, random_state=self.random_state)
-        self.__dict__.update({name: it for name, it in vars(found.average(self.weights)).items() if name.endswith("_")})
+        average = found.average(self.weights)
+        _tell_failed({row.name: row.error for row in found.rows if row.error is not None})
+        self.__dict__.update({name: it for name, it in vars(average).items() if name.endswith("_")})
         return self
 
     def keep(self, parts: dict[str, tuple[Any, float]], classes: AnyArray) -> Self:
@@ -134,6 +138,13 @@ def _estimators(models: Any) -> list[BaseEstimator]:
     given = models.values() if isinstance(models, Mapping) else models if isinstance(models, Iterable) else ()
     parts = [it[-1] if isinstance(it, tuple) and it else it for it in given]
     return [it for it in parts if isinstance(it, BaseEstimator)]
+
+
+def _tell_failed(failed: dict[str, str]) -> None:
+    """An average of fewer models than were asked for is another model."""
+    if failed:
+        why = "; ".join(f"{name!r}: {error}" for name, error in failed.items())
+        warnings.warn(f"The average is without the models that failed. {why}", UnreliableWarning, stacklevel=3)
 
 
 def log_proba(model: Any, X: ArrayLike) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import column_or_1d
 
 from credibly.errors import InputError
@@ -81,7 +82,42 @@ def _without_label(labels: AnyArray, marker: Any) -> AnyArray:
         return missing
     if labels.dtype.kind in "iufb" and isinstance(marker, int | float):
         return np.asarray(missing | (labels == marker))
-    return np.asarray(missing | np.array([label == marker for label in labels.tolist()], dtype=bool))
+    marked = [not gone and label == marker for label, gone in zip(labels.tolist(), missing, strict=True)]
+    return np.asarray(missing | np.array(marked, dtype=bool))
+
+
+def read_classes(classes: ArrayLike) -> AnyArray:
+    """Classes that somebody names, sorted: labels like any others, each once."""
+    try:
+        given = np.asarray(classes)
+    except ValueError as error:  # lists of different lengths
+        raise InputError(f"classes must be a list of labels ({error}).") from error
+    if given.ndim != 1 or any(is_missing(label) for label in given.tolist()):
+        raise InputError(
+            f"classes must be a list of labels, one for each class, none of them missing; got {classes!r:.80}."
+        )
+    try:
+        check_labels(given)
+    except InputError as error:
+        raise InputError(f"classes={classes!r:.80} cannot be used: {error}") from error
+    return np.unique(given)
+
+
+def refuse_other_classes(classes: AnyArray | None, known: AnyArray) -> None:
+    """Classes that are named once more must be those of the first call."""
+    if classes is not None and not np.array_equal(classes, known):
+        raise InputError(
+            f"classes={classes.tolist()} differ from those of the first call, {known.tolist()}; leave them out, or "
+            "start again with fit."
+        )
+
+
+def refuse_no_label(label: Any, marker: Any) -> None:
+    """One label, and none that stands for a row without one."""
+    if np.ndim(label) or _without_label(np.array([label]), marker).any():
+        raise InputError(
+            f"label must be one label, such as 'other' or 3, that does not mark missing ones; got {label!r}."
+        )
 
 
 def joined_classes(known: AnyArray, found: AnyArray) -> AnyArray:

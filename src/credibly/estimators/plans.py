@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -186,10 +186,15 @@ def _refuse_tiny(table: Table, names: list[str]) -> None:
     """Refuse columns that vary by so little that variances underflow."""
     bad = [names[j] for j in _doubtful(table) if _tiny(column_of(table, j))]
     if bad:
-        raise InputError(
-            f"X has values that differ by less than 1e-100 in column {named(bad)}: variances of that size cannot be "
-            "represented. Change the unit of the column."
-        )
+        refuse_tiny(bad)
+
+
+def refuse_tiny(names: Any) -> NoReturn:
+    """Tell that these columns vary by too little."""
+    raise InputError(
+        f"X has values that differ by less than 1e-100 in column {named(names)}: variances of that size cannot be "
+        "represented. Change the unit of the column."
+    )
 
 
 def _doubtful(table: Table) -> list[int]:

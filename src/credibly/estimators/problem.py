@@ -5,6 +5,7 @@ from typing import NamedTuple
 from credibly.data.columns import Columns
 from credibly.data.source import Rows
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior
+from credibly.inference.evidence import INTERCEPT_SCALE
 from credibly.inference.frame import Frame
 from credibly.inference.importance import Pairs
 from credibly.inference.label_noise import NoiseMode
@@ -31,6 +32,8 @@ class Problem(NamedTuple):
     shape: WeightShape
     names: list[str]
     start: Array | None = None  # free weights from which the search may start, where the prior's centre has no meaning
+    unit: float = 1.0  # of slopes on standardised columns: what learnt prior scales are multiples of
+    intercept_scale: float = INTERCEPT_SCALE  # of learnt priors, at the column means
 
 
 class Search(NamedTuple):

@@ -21,6 +21,7 @@ from credibly.data.source import Block, Code, Rows, Stored
 from credibly.errors import InputError, NewClassError
 from credibly.estimators.containers import named
 from credibly.estimators.validation import (
+    LARGEST_LABEL,
     NO_WEIGHT,
     Table,
     Training,
@@ -38,6 +39,7 @@ from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.priors import Jeffreys
 from credibly.numerics import fused
 from credibly.numerics.arrays import AnyArray, Codes
+from credibly.numerics.linalg import DesignMatrix
 
 MOST_LABELS = 1000
 
@@ -53,6 +55,7 @@ class StoredTraining(NamedTuple):
     n_counted: int
     sparse: bool
     columns: Columns | None  # where a first pass has described them
+    table: DesignMatrix | None = None  # where they are in memory after all
 
     def rows(self, n_jobs: int | None) -> Rows:
         """Rows to walk over."""
@@ -63,9 +66,9 @@ class StoredTraining(NamedTuple):
         if self.columns is not None:
             check_columns(self.columns, None, names)
             return self.columns
-        found = rows.sum(_described, _merged)
-        columns = Columns(*found)
-        check_columns(columns, None, names)
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
+            columns = Columns(*rows.sum(_described, _merged))
+        check_columns(columns, self.table, names)
         return columns
 
 
@@ -222,15 +225,22 @@ def labels_of(block: Block) -> Look:
         refuse_missing_labels(block.y, block.start)
     except InputError as error:
         raise InputError(f"{block.where}: {error}") from error
-    found = _few(plain_labels(sorted_labels(np.asarray(block.y))[0]))
-    if block.weight is None:
-        return found, found
-    return found, plain_labels(sorted_labels(np.asarray(block.y[block.weight > 0]))[0])
+    found = _few(plain_labels(block.y))
+    return found, found if block.weight is None else plain_labels(block.y[block.weight > 0])
 
 
-def plain_labels(labels: AnyArray) -> AnyArray:
-    """Labels as numbers or strings where they are held as objects."""
-    return np.array(labels.tolist()) if labels.dtype == object and len(labels) else labels
+def plain_labels(y: AnyArray) -> AnyArray:
+    """The labels that occur, as numbers or strings where they are held as objects."""
+    try:
+        labels = sorted_labels(np.asarray(y))[0]
+    except TypeError as error:
+        raise InputError(f"y mixes labels that cannot be put in order ({error}); use labels of one type.") from error
+    if labels.dtype != object or not len(labels):
+        return labels
+    plain = np.array(labels.tolist())
+    if plain.ndim != 1 or plain.dtype == object:
+        check_labels(labels)
+    return plain
 
 
 def joined_labels(a: Look, b: Look) -> Look:
@@ -261,7 +271,7 @@ def codes_of(classes: AnyArray, y: AnyArray) -> Codes:
     """Labels as codes 0 … K-1 into sorted classes."""
     labels = np.asarray(y)
     whole = labels.dtype.kind in "biu" and classes.dtype.kind in "biu"
-    if whole and int(classes[-1]) - int(classes[0]) == len(classes) - 1:
+    if whole and classes[-1] < LARGEST_LABEL and int(classes[-1]) - int(classes[0]) == len(classes) - 1:
         codes = np.asarray(labels.astype(np.intp) - int(classes[0]))
     else:
         codes = np.searchsorted(classes, labels.astype(classes.dtype))
@@ -298,7 +308,12 @@ def resumable(estimator: BaseEstimator, path: Any) -> Iterator[Walk]:
     recorder = Recorder(
         path, {"model": type(estimator).__name__, "parameters": joblib.hash(choices), "version": __version__}
     )
-    yield recorder
+    try:
+        yield recorder
+    except InputError as error:
+        if not isinstance(error.__cause__, OSError):  # after a full disk the fit goes on from what is recorded
+            recorder.refused()
+        raise
     recorder.done()
 
 
@@ -307,4 +322,4 @@ def recorded(training: AnyTraining, walk: Walk, n_jobs: int | None) -> AnyTraini
     if walk is as_it_is or isinstance(training, StoredTraining):
         return training
     rows = walk(training.rows(n_jobs))
-    return StoredTraining(rows, training.n_features, training.n_counted, training.sparse, None)
+    return StoredTraining(rows, training.n_features, training.n_counted, training.sparse, None, training.X)

@@ -78,7 +78,10 @@ def read_stored_targets(
 def _as_floats(y: AnyArray) -> AnyArray:
     if y.dtype.kind in "mM":
         raise InputError(f"The target holds dates or times ({y.dtype}); turn it into numbers, e.g. days since a start.")
+    text = y.dtype.kind in "USc" or (y.dtype == object and any(isinstance(it, str | bytes) for it in y))
     try:
+        if text:  # also where it reads like a number
+            raise TypeError(f"{y[0]!r}, of type {y.dtype}")
         return np.asarray(y, dtype=float)
     except (TypeError, ValueError) as error:
         raise InputError(f"The target holds what is no number ({error}); for labels use a classifier.") from error

@@ -287,6 +287,10 @@ def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | No
         raise InputError(str(error)) from error
     except (TypeError, OverflowError) as error:
         raise InputError(f"sample_weight must hold one number for every row ({error}).") from error
+    if not np.isfinite(weight).all():  # one number for all rows, which scikit-learn does not look at
+        raise InputError(
+            f"sample_weight must be a finite number, or hold one for every row; got {sample_weight!r:.40}."
+        )
     if (weight < 0).any():
         raise InputError(
             f"sample_weight must not be negative; {int((weight < 0).sum())} of {len(weight)} are, the first in row "

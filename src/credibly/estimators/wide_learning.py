@@ -14,7 +14,6 @@ from credibly.errors import InputError, NotPositiveDefinite
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.inference.curvature import RowParts, RowPasses
 from credibly.inference.dual import DualSurface, dual_laplace
-from credibly.inference.evidence import INTERCEPT_SCALE
 from credibly.inference.scale_search import best_of_scan, root_uphill, search_status
 from credibly.inference.wide import wide_mode, wide_result
 from credibly.inference.wide_prior import WidePrior
@@ -129,7 +128,7 @@ def _scaled_rows(problem: Problem, likelihood: Likelihood | Categorical, search:
         status = final.result.solution.status
     prior = _prior_at(problem, float(theta[0])).gaussian
     resolved, contrast = _standardised(problem, float(theta[0])), np.eye(problem.shape.n_outputs)
-    return Learnt(final.result, prior, contrast, status, resolved, np.exp(theta))
+    return Learnt(final.result, prior, contrast, status, resolved, problem.unit * np.exp(theta))
 
 
 def _scaled_directions(problem: Problem, likelihood: Likelihood | Categorical, search: Search) -> Learnt:
@@ -142,12 +141,13 @@ def _scaled_directions(problem: Problem, likelihood: Likelihood | Categorical, s
     status = result.solution.status if status is Status.CONVERGED or not result.solution.status.good else status
     contrast, resolved = np.eye(problem.shape.n_outputs), _standardised(problem, found.theta)
     prior = found.passes.prior.gaussian
-    return Learnt(result, prior, contrast, status, resolved, np.exp(theta), log_evidence_se=se)
+    return Learnt(result, prior, contrast, status, resolved, problem.unit * np.exp(theta), log_evidence_se=se)
 
 
 def _standardised(problem: Problem, theta: float) -> CentredNormal:
     """The prior of standardised columns with one scale, in data units."""
-    return CentredNormal(np.exp(theta) / problem.columns.scale, INTERCEPT_SCALE, problem.columns.mean)
+    slopes = problem.unit * np.exp(theta) / problem.columns.scale
+    return CentredNormal(slopes, problem.intercept_scale, problem.columns.mean)
 
 
 def _prior_at(problem: Problem, theta: float) -> WidePrior:
@@ -159,4 +159,4 @@ def _parts(problem: Problem) -> RowParts:
 
 
 def _intercept(problem: Problem) -> float:
-    return INTERCEPT_SCALE if problem.shape.intercept else 0.0
+    return problem.intercept_scale if problem.shape.intercept else 0.0

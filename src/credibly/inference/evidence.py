@@ -59,7 +59,7 @@ MOST_QUADRATICS = 6
 UPHILL = 1e-6  # nats that a step may lose to rounding
 SMALL = 1e-9  # nats per unit of log scale: scales are known to a billionth;
 SMALL_OF_MANY = 1e-4  # where there are so many that the search does not polish them
-INTERCEPT_SCALE = 10.0  # of the intercept at the column means
+INTERCEPT_SCALE = 10.0  # of the intercept at the column means, where scores have no unit
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,17 @@ class ScaledPriors:
         The combination of the frame's weights that is the intercept at the column means; None without intercept.
     n_outputs : int
         Number of weight vectors, which share the scales.
+    unit : float
+        Of the slopes: scales are multiples of it.
+    intercept_scale : float
+        Of the intercept at the column means.
     """
 
     group: Codes
     intercept_row: Array | None
     n_outputs: int
+    unit: float = 1.0
+    intercept_scale: float = INTERCEPT_SCALE
 
     @property
     def n_scales(self) -> int:
@@ -87,15 +93,14 @@ class ScaledPriors:
 
     def slope_precision(self, theta: Array) -> Array:
         """τ for every slope."""
-        return np.asarray(np.exp(-2 * theta)[self.group])
+        return np.asarray((np.exp(-2 * theta) / self.unit**2)[self.group])
 
     def prior(self, theta: Array) -> Gaussian:
         """The Gaussian prior of all weights in the frame."""
         precision = np.diag(self.slope_precision(theta))
         if self.intercept_row is not None:
-            precision = (
-                np.pad(precision, (0, 1)) + np.outer(self.intercept_row, self.intercept_row) / INTERCEPT_SCALE**2
-            )
+            of_intercept = np.outer(self.intercept_row, self.intercept_row) / self.intercept_scale**2
+            precision = np.pad(precision, (0, 1)) + of_intercept
         stacked = block_diagonal(precision, self.n_outputs)
         return Gaussian(np.zeros(len(stacked)), PSD.of(stacked, "the prior precision"))
 

@@ -185,7 +185,8 @@ def score(Z: DesignMatrix, grad: Array) -> Array:
 def _generic(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
     rows = block.counted
     slopes = row_slopes(likelihood, rows, W)
-    return float(slopes.log_prob.sum()), score(rows.X, slopes.grad), information(likelihood, rows, slopes)
+    with np.errstate(invalid="ignore"):  # a score without a mean shows in the value
+        return float(slopes.log_prob.sum()), score(rows.X, slopes.grad), information(likelihood, rows, slopes)
 
 
 def _generic_gradient(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:

@@ -250,7 +250,8 @@ def _change(state: SiteState, goal: Sites) -> float:
     """Largest squared change of a marginal that its own new site would make, in its standard deviations."""
     by_tau = goal.tau - state.sites.tau
     by_mean = goal.nu - state.sites.nu - by_tau * state.mean
-    return float(np.maximum((by_tau * state.variance) ** 2, by_mean**2 * state.variance).max())
+    with np.errstate(over="ignore"):  # infinite is far from settled
+        return float(np.maximum((by_tau * state.variance) ** 2, by_mean**2 * state.variance).max())
 
 
 def _row_by_row(state: State) -> State:

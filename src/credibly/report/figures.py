@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from credibly import plots
+import credibly.plots as plots  # noqa: PLR0402 - asked of the package it would wait for another thread's names
 from credibly.diagnostics.calibration import reliability_curve
 from credibly.diagnostics.cross_validation import stratified_sample, take_rows
 from credibly.errors import CrediblyError

@@ -24,6 +24,7 @@ ODD_NUMBER = re.compile(r"[-+]?[$€£]?\d[\d.,' ]*%?")
 MARK = re.compile(r"[,' %$€£]")
 ASK = "name it among the features (--features) to use it all the same"
 FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
+LONGEST_SHOWN = 40  # characters of a cell in a message
 NAMED = 8  # cells or columns that a message names at most
 
 
@@ -258,9 +259,11 @@ def numbers(values: pd.Series, column: Column) -> np.ndarray:
 def _refuse(values: pd.Series, bad: np.ndarray, expectation: str) -> None:
     if bad.any():
         row = int(np.argmax(bad))
+        cell = _cell(values.iloc[row])
+        shown = cell if len(cell) <= LONGEST_SHOWN else f"{cell[:LONGEST_SHOWN]}…"
         raise TableError(
             f"{expectation}; now {int(bad.sum())} of {len(bad)} rows do not, the first is row {row + 1}: "
-            f"{_cell(values.iloc[row])!r}. Correct the cells, or leave them empty where they are unknown."
+            f"{shown!r}. Correct the cells, or leave them empty where they are unknown."
         )
 
 
