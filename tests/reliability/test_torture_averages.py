@@ -289,3 +289,15 @@ def test_a_class_far_below_the_others_leaves_them_as_they_are(below):
     p = averages.softmax(np.append(m, below), V, tol=tol)
     assert p[K] == 0.0
     assert_allclose(p[:K], averages.softmax(m, V[:K, :K], tol=tol), rtol=0, atol=2 * tol)
+
+
+@pytest.mark.parametrize(("label", "flips"), [(1.0, (0.0, 0.1)), (0.0, (0.1, 0.0))])
+def test_a_label_that_nothing_can_flip_stays_true_where_its_probability_vanishes(label, flips):
+    """Both ways to that label have log probability −inf there; shares of 0/0 would be NaN."""
+    base, y, f = BernoulliProbit(), np.array(label), np.array(-1e200 if label else 1e200)
+    noise = LabelNoise(base, *flips)
+    assert noise.log_prob(y, f) == -np.inf
+    assert_array_equal(noise.expand(y, f), base.expand(y, f))
+    assert_array_equal(noise.third(y, f), base.third(y, f))
+    one = np.array(1.0)
+    assert_allclose(noise.tilted(y, f, one)[1:], base.tilted(y, f, one)[1:], rtol=1e-15)
