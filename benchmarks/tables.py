@@ -23,7 +23,8 @@ INTRODUCTION = """\
 This page is written by `python -m benchmarks` (`make bench`: ten minutes, `make bench-full`: hours). **A ratio of 4
 means: the fastest peer that reaches the same answer takes four times as long as credibly.** Ours includes the
 covariance of all weights; a peer's is that of a point estimate, unless it says otherwise. Times are of one machine at
-one time; fits of us and the peers alternate in one process, and the ratio of their medians is what counts.
+one time; fits of us and the peers take turns in one process, and the ratio of their medians is what counts. In a turn
+fits that are short are repeated five times, the first not counted: after a peer and a pause it finds a cold cache.
 
 - *The same answer.* Each package's tolerance is tightened until its objective is within 1e-8 (relative) of the best one
   that any of them found, and no further. The prior is the same (scikit-learn's C is the squared scale), and there is no
@@ -167,8 +168,8 @@ Passes of one fit over the rows, each with their number and the milliseconds of 
 columns, which also finds what is not finite; the *sample*, its Newton steps included; *gradients* of all rows;
 *Hessians* of all rows. The *rest* is what scikit-learn checks, labels, the prior, factorisations and the covariance.
 Beside them one read of the table (`X @ w`) and BLAS's `dsyrk`, on as many threads as BLAS takes. A well-conditioned
-problem costs `lbfgs` some ten iterations, each of which reads the table twice: that is where a ratio ends. Here fits
-follow one another; in the comparison each comes after the others and a pause, and finds nothing in the cache.
+problem costs `lbfgs` some ten iterations, each of which reads the table twice: that is where a ratio ends. Here all
+fits follow one another; in the comparison only short ones do, five in a row.
 """
 
 
