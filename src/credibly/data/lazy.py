@@ -4,6 +4,7 @@ from typing import Any
 
 from credibly.errors import InputError
 
+MISREAD = "USMmcV"  # kinds of NumPy's types, some of which it would read as numbers
 COLLECTIONS = ("dask.array", "dask.dataframe", "dask_expr")
 
 

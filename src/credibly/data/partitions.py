@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array, issparse
 
-from credibly.data.lazy import refuse_no_numbers
+from credibly.data.lazy import MISREAD, refuse_no_numbers
 from credibly.data.source import (
     Block,
     Change,
@@ -59,7 +59,7 @@ class Part(NamedTuple):
         name, where = BESIDE[kind], f"partition {self.number}"
         try:
             plain = held.to_numpy(na_value=np.nan) if hasattr(held, "to_numpy") else unmasked(held)
-            if np.asarray(plain).dtype.kind in "USMmcV":  # NumPy would read some of these as numbers
+            if np.asarray(plain).dtype.kind in MISREAD:
                 raise TypeError(f"they are {np.asarray(plain).dtype}")
             values = np.asarray(plain, dtype=np.float64)
         except (TypeError, ValueError) as error:

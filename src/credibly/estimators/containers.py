@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
+from credibly.data.lazy import MISREAD
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray
 
@@ -294,7 +295,7 @@ def refuse_weight_types(sample_weight: Any) -> None:
     if isinstance(sample_weight, np.ma.MaskedArray) and np.ma.is_masked(sample_weight):
         raise InputError("sample_weight has masked entries; give every row a weight, 0 for those that do not count.")
     weight = np.asarray(sample_weight)
-    if weight.dtype.kind in "USMmcV":
+    if weight.dtype.kind in MISREAD:
         raise InputError(f"sample_weight must hold one number for every row; got {weight.dtype}.")
     if deceptive(weight) is not None:
         raise InputError(f"sample_weight must hold one number for every row; got {deceptive(weight)!r:.40}.")
