@@ -359,10 +359,20 @@ def test_columns_are_described_as_numpy_does(shape, order):
 
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_shows_in_the_mean(bad, order):
-    X = np.ones((300, 3), order=order)
-    X[137, 1] = bad
-    assert np.isfinite(fused.describe(X)[0]).tolist() == [True, False, True]
+@pytest.mark.parametrize("d", [3, 6])
+@pytest.mark.parametrize("row", [5, 137])
+def test_what_is_not_finite_shows_in_the_mean(bad, order, d, row):
+    X = np.ones((300, d), order=order)
+    X[row, 1] = bad
+    assert np.isfinite(fused.describe(X)[0]).tolist() == [j != 1 for j in range(d)]
+
+
+def test_columns_that_rise_from_row_to_row_keep_the_digits_of_their_scatter():
+    n, steep = 1000, 1e3
+    X = np.outer(steep * np.arange(n), np.arange(1.0, 6.0)) + 1e9
+    # Σ (r - (n-1)/2)² = n(n² - 1)/12, times the squared step; the mean's own rounding is 1e-7 of a spread of 1e5.
+    want = (steep * np.arange(1.0, 6.0)) ** 2 * n * (n**2 - 1) / 12
+    np.testing.assert_allclose(fused.describe(X)[1], want, rtol=1e-12)
 
 
 @scalar_kinds

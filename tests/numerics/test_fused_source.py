@@ -65,6 +65,16 @@ def turn(  # noqa: PLR0917 - the arguments of the instruction
     Z[four, to : to + 4] = ((lines(X, start, step, 4, 4) - frame[0, four]) * frame[1, four]).T
 
 
+def add_rows(X: np.ndarray, start: int, d: int, n: int, first: int, A: np.ndarray) -> None:
+    lanes = np.arange(4 * first, min(4 * first + 16, A.shape[1]))
+    x = lines(X.reshape(-1), start, d, n, d)[:, by_group(d)][:, lanes]
+    gap = x - A[0, lanes]
+    A[1, lanes] += gap.sum(axis=0)
+    A[2, lanes] += (gap**2).sum(axis=0)
+    A[3, lanes] = np.minimum(A[3, lanes], x.min(axis=0))
+    A[4, lanes] = np.maximum(A[4, lanes], x.max(axis=0))
+
+
 IN_PYTHON: dict[str, Callable[..., Any]] = {
     "power_of_two": power_of_two,
     "exponent": lambda x: parts(x)[1] + ROUNDER,
@@ -72,6 +82,7 @@ IN_PYTHON: dict[str, Callable[..., Any]] = {
     "_dots": dots,
     "_pulls": pulls,
     "_turn": turn,
+    "_add_rows": add_rows,
     "send_for": lambda X, start, lines: None,
 }
 
@@ -130,7 +141,7 @@ def test_python_and_the_compiler_read_the_same_sums(kind, case, interpreted, mon
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
-@pytest.mark.parametrize("shape", [(1, 1), (134, 3), (485, 2)])
+@pytest.mark.parametrize("shape", [(1, 1), (134, 3), (485, 2), (64, 5), (150, 4), (201, 22)])
 def test_python_and_the_compiler_describe_columns_alike(shape, order, interpreted, monkeypatch):
     X = np.asarray(np.random.default_rng(shape[0]).normal(size=shape), order=order)
     compiled = fused.describe(X)

@@ -27,7 +27,7 @@ SCORED = 4  # rows taken at a time where they are scored,
 PULLED = 8  # and where they are added up: the totals are loaded and stored once for so many
 CACHED = 2048  # numbers that are read twice, the second time from the first-level cache: half of that
 LINE = 8  # numbers in a line of memory
-AHEAD = 64  # rows from those being scored to those sent for: memory is read while the cache is computed with
+AHEAD = 128  # rows from those being scored to those sent for: memory is read while the cache is computed with
 
 
 class Lines(NamedTuple):
@@ -102,14 +102,19 @@ def row_counts(n: int, d: int, steps: Steps) -> tuple[int, int]:
 
 
 @fast
+def lane_column(lane: int, d: int) -> int:
+    """The column that a lane of the groups holds; below the lane's own group where the last one overlaps."""
+    return min(lane - lane % WIDTH, d - WIDTH) + lane % WIDTH
+
+
+@fast
 def fill_groups(frame: Array, u: Array, G: Array) -> None:
     """Centres, and weights over scales, by groups; lanes that the last group shares with another weigh nothing."""
     d = frame.shape[1]
     for lane in range(G.shape[1] if d >= WIDTH else 0):
-        group = lane - lane % WIDTH
-        column = min(group, d - WIDTH) + lane % WIDTH
+        column = lane_column(lane, d)
         G[0, lane] = frame[0, column]
-        G[1, lane] = u[column] * frame[1, column] if column >= group else 0.0
+        G[1, lane] = u[column] * frame[1, column] if column >= lane - lane % WIDTH else 0.0
 
 
 @fast
@@ -139,7 +144,6 @@ def by_column(total: Array, frame: Array, out: Array) -> None:
     """Add totals by groups to those of columns, in units of the frame."""
     d = frame.shape[1]
     for lane in range(total.size if d >= WIDTH else 0):
-        group = lane - lane % WIDTH
-        column = min(group, d - WIDTH) + lane % WIDTH
-        if column >= group:
+        column = lane_column(lane, d)
+        if column >= lane - lane % WIDTH:
             out[column] += total[lane] * frame[1, column]

@@ -47,12 +47,15 @@ class Vectors:
         self.builder.store(vector, self.at(array, offset), align=8)
 
     def prefetch(self, array: Any, offset: Any) -> None:
-        """Ask for the line of memory there, which may lie past the end."""
+        """Ask for the line of memory there, which may lie past the end, to be in the second-level cache.
+
+        The first-level one is no larger than what is being worked on: lines sent there would push that out.
+        """
         address = BYTE.as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [address, LANE, LANE, LANE])
         fetch = self.builder.module.declare_intrinsic("llvm.prefetch", [address], kind)
-        read, soon, data = LANE(0), LANE(3), LANE(1)
-        self.builder.call(fetch, [self.at(array, offset, BYTE), read, soon, data])
+        read, second_level, data = LANE(0), LANE(2), LANE(1)
+        self.builder.call(fetch, [self.at(array, offset, BYTE), read, second_level, data])
 
     def in_row(self, array: Any, i: Any, j: Any) -> Any:
         """The offset of array[i, j]; rows of the array are contiguous."""
@@ -82,11 +85,15 @@ class Vectors:
         """Return total + a b, lane by lane."""
         return self.builder.fadd(total, self.builder.fmul(a, b, flags=FUSED), flags=FUSED)
 
-    def variable(self) -> Any:
-        """Where a vector that changes in a loop is kept (in a register, after all); zero at first."""
+    def picked(self, sign: str, a: Any, b: Any) -> Any:
+        """Lane by lane, a where "a sign b" holds, else b: the smaller of the two, or the larger."""
+        return self.builder.select(self.builder.fcmp_ordered(sign, a, b), a, b)
+
+    def variable(self, first: Any = ZERO) -> Any:
+        """Where a vector that changes in a loop is kept (in a register, after all), and what it is at first."""
         with self.builder.goto_entry_block():  # room on the stack once, not once in every round of a loop
             place = self.builder.alloca(VECTOR)
-        self.builder.store(ZERO, place)
+        self.builder.store(first, place)
         return place
 
 

@@ -22,6 +22,8 @@ KINDS = {"logit": 0, "probit": 1, "poisson": 2}  # the numbers of `_fused_rows`
 SOFTMAX = "softmax"
 COLUMNS = "columns"
 
+FEWEST_ACROSS = 4  # columns that make a vector: fewer are described one by one
+
 WORTH_CALLING = 10_000  # numbers in a pass, once the kernels are loaded
 WORTH_LOADING = 1_500_000  # numbers walked by NumPy so far: somebody is fitting tables that profit; loading takes 0.4 s
 WORTH_COMPILING = 20_000_000  # numbers in one pass: compiling takes some ten seconds, once for an installation
@@ -141,8 +143,8 @@ def load(*kinds: str) -> None:
     for kind in kinds or (*KINDS, SOFTMAX, COLUMNS):
         _LEDGER.loaded.add(_module_of(kind))
         if kind == COLUMNS:
-            describe(np.ones((2, 2)))
-            describe(np.ones((2, 2), order="F"))
+            describe(np.ones((2, 4)))
+            describe(np.ones((2, 4), order="F"))
             continue
         rows, frame = _Row(np.ones((1, 1)), np.ones(1), None, None), _Unit(np.zeros(1), np.ones(1), False)
         W = np.zeros((2 if kind == SOFTMAX else 1, 1))
@@ -230,7 +232,7 @@ def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
     >>> describe(np.array([[1.0, 5.0], [3.0, 5.0]]))[:2]
     (array([2., 5.]), array([2., 0.]))
     """
-    down = X.flags.f_contiguous and not X.flags.c_contiguous
+    down = X.shape[1] < FEWEST_ACROSS or (X.flags.f_contiguous and not X.flags.c_contiguous)
     kernels = _kernels(COLUMNS)
     mean, scatter, low, high = kernels.sums_down(_as_compiled(X.T)) if down else kernels.sums(_as_compiled(X))
     return mean, scatter, low, high
