@@ -75,6 +75,28 @@ def add_rows(X: np.ndarray, start: int, d: int, n: int, first: int, A: np.ndarra
     A[4, lanes] = np.maximum(A[4, lanes], x.max(axis=0))
 
 
+def place(  # noqa: PLR0917 - the arguments of the instruction
+    X: np.ndarray, start: int, step: int, d: int, P: np.ndarray, Z: np.ndarray, f: np.ndarray, to: int
+) -> None:
+    x = np.zeros((4, P.shape[1]))
+    x[:, :d] = lines(X.reshape(-1), start, step, 4, d)
+    Z[to : to + 4] = (x - P[0]) * P[1]
+    f[to : to + 4] = Z[to : to + 4] @ P[2]
+
+
+def pull(Z: np.ndarray, to: int, grad: np.ndarray, root: np.ndarray, score: np.ndarray) -> None:
+    score += grad[to : to + 4] @ Z[to : to + 4]
+    Z[to : to + 4] *= root[to : to + 4, None]
+
+
+def add_gram(count: int) -> Callable[..., None]:
+    def add(Z: np.ndarray, n: int, i: int, j: int, H: np.ndarray) -> None:
+        right = slice(j, j + 4 * count)
+        H[i : i + 4, right] += Z[:n, i : i + 4].T @ Z[:n, right]
+
+    return add
+
+
 IN_PYTHON: dict[str, Callable[..., Any]] = {
     "power_of_two": power_of_two,
     "exponent": lambda x: parts(x)[1] + ROUNDER,
@@ -83,6 +105,9 @@ IN_PYTHON: dict[str, Callable[..., Any]] = {
     "_pulls": pulls,
     "_turn": turn,
     "_add_rows": add_rows,
+    "_place": place,
+    "_pull": pull,
+    **{f"_add_gram_{count}": add_gram(count) for count in (1, 2, 3)},
     "send_for": lambda X, start, lines: None,
 }
 
@@ -126,6 +151,7 @@ CASES: dict[str, dict[str, Any]] = {
     "no intercept": {"n": 22, "d": 5, "weighted": True},
     "by columns": {"n": 21, "d": 5, "weighted": True, "order": "F"},
     "one column": {"n": 9, "d": 1},
+    "many weights": {"n": 19, "d": 21},
 }
 
 

@@ -1,7 +1,8 @@
 """The compiled walk over a block for likelihoods of one score per row: value, score and information.
 
 Importing this module imports numba, which is slow: `fused` does so when it is first asked for a sum. The parts are in
-`_fused_base` (exponential and logarithm), `_fused_rows` (the likelihoods) and `_fused_tile` (the sums).
+`_fused_base` (exponential and logarithm), `_fused_rows` (the likelihoods), `_fused_lines` (rows that are read where
+they lie) and `_fused_design` (rows of the design, and their products).
 """
 
 from math import sqrt
@@ -10,181 +11,130 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.numerics._fused_base import fast
-from credibly.numerics._fused_lines import (
-    LINE,
-    Lines,
-    add_lines,
-    by_column,
-    fill_groups,
-    line_scores,
-    row_counts,
-    send_for,
-)
+from credibly.numerics._fused_design import Steps, add_gram, fill, new_rows, pull, table_rows
+from credibly.numerics._fused_lines import Lines, add_lines, by_column, fill_groups, line_scores, row_counts
 from credibly.numerics._fused_rows import expand_rows, row_slopes
-from credibly.numerics._fused_tile import (
-    TILE,
-    Steps,
-    add_products,
-    add_score,
-    fill,
-    mirror,
-    new_frame,
-    part,
-    scale_rows,
-    scores,
-)
+from credibly.numerics._fused_tile import mirror, new_frame
+from credibly.numerics._fused_vectors import WIDTH
 from credibly.numerics.arrays import Array
 
 Block = tuple[Array, Steps, Array, Array, Array]  # X flat, its steps, y, weight and offset (or nothing)
 
 
-class Tile(NamedTuple):
-    """The weights and the scratch for one tile; D is rounded up to a multiple of four, padding is zero."""
+class Scratch(NamedTuple):
+    """Room for some rows of the design, and for what is made of their scores."""
+
+    Z: Array  # (rows, D)
+    f: Array  # (rows,)
+    work: Array  # (4, rows)
+    at: Array  # (3, rows): log probability, its slope and its curvature
+
+
+class Weights(NamedTuple):
+    """Where they are looked at from, and the weights."""
 
     frame: Array  # (2, d): centres and inverse scales
     u: Array  # (D,)
-    ones: int  # rows of Z that are one: the intercept's, or none
-    Z: Array  # (D + 2, TILE); blocks of three columns may reach two past the end
-    f: Array  # (TILE,)
-    y: Array  # (TILE,)
-    weight: Array  # (TILE,); zero past the end of the block
-    work: Array  # (4, TILE)
-    at: Array  # (3, TILE): log probability, its slope and its curvature
 
 
 @fast
-def new_tile(center: Array, scale: Array, u: Array) -> Tile:
-    """A tile for weights u."""
-    D = -(-u.size // 4) * 4
-    padded = np.zeros(D)
-    for i in range(u.size):
-        padded[i] = u[i]
-    f, y, weight, work, at = np.empty(TILE), np.empty(TILE), np.empty(TILE), np.empty((4, TILE)), np.empty((3, TILE))
-    Z = np.zeros((D + 2, TILE))
-    return Tile(new_frame(center, scale), padded, u.size - center.size, Z, f, y, weight, work, at)
+def new_scratch(D: int) -> Scratch:
+    """Room for some rows of D weights."""
+    rows = table_rows(D)
+    return Scratch(np.empty((rows, D)), np.empty(rows), np.empty((4, rows)), np.empty((3, rows)))
 
 
 @fast
 def add_offset(offset: Array, start: int, f: Array) -> None:
-    """Add the offsets from this row on."""
+    """Add the offsets from this row on, if there are any."""
     for r in range(min(f.size, offset.size - start)):
         f[r] += offset[start + r]
 
 
 @fast
-def multiply(grad: Array, weight: Array, start: int) -> None:
-    """Multiply the slopes by the weights from this row on, if there are any."""
-    for r in range(min(grad.size, weight.size - start)):
-        grad[r] *= weight[start + r]
+def multiply(values: Array, weight: Array, start: int) -> None:
+    """Multiply by the weights from this row on, if there are any."""
+    for r in range(min(values.size, weight.size - start)):
+        values[r] *= weight[start + r]
 
 
 @fast
-def weigh(weight: Array, log_prob: Array, grad: Array) -> float:
-    """Multiply the slopes by the weights; the weighted sum of log probabilities."""
+def total_of(values: Array) -> float:
+    """Their sum."""
     total = 0.0
-    for r in range(weight.size):
-        grad[r] *= weight[r]
-        total += weight[r] * log_prob[r]
+    for r in range(values.size):
+        total += values[r]
     return total
 
 
 @fast
-def curvature_roots(weight: Array, curvature: Array) -> None:
-    """The roots of the weighted curvatures, in their place."""
-    for r in range(weight.size):
-        curvature[r] = sqrt(weight[r] * curvature[r])
-
-
-@fast
-def score_tile(block: Block, start: int, tile: Tile) -> int:
-    """Fill the tile from this row on, with scores; its length."""
-    X, steps, y, weight, offset = block
-    rows = (start, min(TILE, y.size - start))
-    n = fill(X, steps, rows, tile.frame, tile.Z)
-    for i in range(tile.frame.shape[1], tile.frame.shape[1] + tile.ones):
-        tile.Z[i] = 1.0
-    part(y, 0.0, rows, tile.y)
-    part(weight, 1.0, rows, tile.weight)
-    scores(tile.Z, tile.u, tile.f[:n])
-    add_offset(offset, start, tile.f[:n])
-    return n
-
-
-@fast
-def expand(kind: int, block: Block, start: int, tile: Tile) -> tuple[int, float]:
-    """Fill the tile from this row on; its length and log likelihood."""
-    n = score_tile(block, start, tile)
-    expand_rows(kind, tile.f[:n], tile.y[:n], tile.work, tile.at)
-    return n, weigh(tile.weight[:n], tile.at[0, :n], tile.at[1, :n])
+def take_roots(values: Array) -> None:
+    """Their square roots, in their place."""
+    for r in range(values.size):
+        values[r] = sqrt(values[r])
 
 
 @fast
 def gradient(kind: int, block: Block, center: Array, scale: Array, u: Array) -> Array:
     """Score of a block."""
-    tile = new_tile(center, scale, u)
-    score = np.zeros(tile.u.size)
-    done = add_score_of_lines(kind, block, tile, score)
-    for start in range(done, block[2].size, TILE):
-        n = score_tile(block, start, tile)
-        grad = tile.at[1, :n]
-        row_slopes(kind, tile.f[:n], tile.y[:n], tile.work, grad)
-        multiply(grad, tile.weight, 0)
-        for i in range(0, score.size, 4):
-            add_score(tile.Z, i, grad, score)
+    X, steps, y, weight, offset = block
+    rows = new_rows(X, steps, center, scale, u)
+    room = new_scratch(rows.P.shape[1])
+    score, ones = np.zeros(room.Z.shape[1]), np.ones(room.f.size)
+    done = add_score_of_lines(kind, block, Weights(new_frame(center, scale), u), room, score)
+    for start in range(done, y.size, room.f.size):
+        n = min(room.f.size, y.size - start)
+        f, grad = room.f[:n], room.at[1, :n]
+        fill(rows, start, room.Z, f)
+        add_offset(offset, start, f)
+        row_slopes(kind, f, y[start : start + n], room.work, grad)
+        multiply(grad, weight, start)
+        pull(room.Z, grad, ones, score)
     return score
 
 
 @fast
-def add_score_of_lines(kind: int, block: Block, tile: Tile, score: Array) -> int:
+def add_score_of_lines(kind: int, block: Block, weights: Weights, room: Scratch, score: Array) -> int:
     """Add the score of the rows that can be read where they lie; how many that are."""
     X, steps, y, weight, offset = block
-    d = tile.frame.shape[1]
+    (frame, u), d = weights, weights.frame.shape[1]
     whole, at_once = row_counts(y.size, d, steps)
-    lines = Lines(X, steps[0], d, np.empty((2, -(-d // 4) * 4)))
-    fill_groups(tile.frame, tile.u, lines.G)
-    total, ones, intercept = np.zeros(lines.G.shape[1]), 0.0, float(tile.u[d]) if tile.ones else 0.0
+    lines = Lines(X, steps[0], d, np.empty((2, -(-d // WIDTH) * WIDTH)))
+    fill_groups(frame, u, lines.G)
+    total, ones, intercept = np.zeros(lines.G.shape[1]), 0.0, float(u[d]) if u.size > d else 0.0
     for start in range(0, whole, at_once):
         n = min(at_once, whole - start)
-        rows, f, grad = (start, n), tile.f[:n], tile.at[1, :n]
-        line_scores(lines, rows, intercept, f)
+        few, f, grad = (start, n), room.f[:n], room.at[1, :n]
+        line_scores(lines, few, intercept, f)
         add_offset(offset, start, f)
-        row_slopes(kind, f, y[start : start + n], tile.work, grad)
+        row_slopes(kind, f, y[start : start + n], room.work, grad)
         multiply(grad, weight, start)
-        ones += add_lines(lines, rows, grad, total)
-    by_column(total, tile.frame, score)
-    if tile.ones:
+        ones += add_lines(lines, few, grad, total)
+    by_column(total, frame, score)
+    if u.size > d:
         score[d] += ones
     return whole
 
 
 @fast
-def add_score_and_gram(tile: Tile, n: int, score: Array, H: Array, coming: tuple[Array, int, int]) -> None:
-    """Add Z grad to the score, and Z diag(root²) Zᵀ to H in blocks that touch its lower triangle; Z is left scaled.
-
-    Meanwhile the rows that come next are sent for, a few lines of memory at a time.
-    """
-    Z, grad, root = tile.Z, tile.at[1, :n], tile.at[2, :n]
-    X, at, lines = coming
-    for i in range(0, score.size, 4):
-        add_score(Z, i, grad, score)
-        scale_rows(Z, i, root)
-        for j in range(0, i + 4, 3):  # rows of Z past i + 4 are not scaled yet: that is above the diagonal
-            send_for(X, at, lines)
-            at += LINE * lines
-            add_products(Z, i, Z, j, root.size, H, i)
-
-
-@fast
 def sums(kind: int, block: Block, center: Array, scale: Array, u: Array) -> tuple[float, Array, Array]:
-    """Log likelihood, score and information of a block; beyond the D weights there is nothing of use."""
-    tile = new_tile(center, scale, u)
-    D, step = tile.u.size, block[1][0] if block[1][1] == 1 else 0
-    lines = -(-24 * TILE * step // (LINE * D * D))  # there are more than D²/24 blocks of products: all of the next tile
-    value, score, H = 0.0, np.zeros(D), np.zeros((D, D + 2))
-    for start in range(0, block[2].size, TILE):
-        n, log_prob = expand(kind, block, start, tile)
-        value += log_prob
-        curvature_roots(tile.weight[:n], tile.at[2, :n])
-        add_score_and_gram(tile, n, score, H, (block[0], (start + TILE) * step, lines))
+    """Log likelihood, score and information of a block; beyond the D weights there are zeros."""
+    X, steps, y, weight, offset = block
+    rows = new_rows(X, steps, center, scale, u)
+    room = new_scratch(rows.P.shape[1])
+    D = room.Z.shape[1]
+    value, score, H = 0.0, np.zeros(D), np.zeros((D, D))
+    for start in range(0, y.size, room.f.size):
+        n = min(room.f.size, y.size - start)
+        f, log_prob, grad, curvature = room.f[:n], room.at[0, :n], room.at[1, :n], room.at[2, :n]
+        fill(rows, start, room.Z, f)
+        add_offset(offset, start, f)
+        expand_rows(kind, f, y[start : start + n], room.work, room.at)
+        for values in (log_prob, grad, curvature):
+            multiply(values, weight, start)
+        value += total_of(log_prob)
+        take_roots(curvature)
+        pull(room.Z, grad, curvature, score)
+        add_gram(room.Z, n, H)
     mirror(H)
     return value, score, H

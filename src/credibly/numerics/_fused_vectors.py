@@ -42,6 +42,18 @@ class Vectors:
         """Four numbers from there on."""
         return self.builder.load(self.at(array, offset), align=8)
 
+    def load_first(self, array: Any, offset: Any, count: Any) -> Any:
+        """The first `count` of the four numbers from there on, zeros after them; what lies further on is not read."""
+        build, bits = self.builder, ir.VectorType(ir.IntType(1), WIDTH)
+        one = build.insert_element(ir.Constant(LANES, ir.Undefined), build.trunc(count, LANE), LANE(0))
+        counts = build.shuffle_vector(one, one, LANES([0] * WIDTH))
+        wanted = build.icmp_signed("<", LANES(list(range(WIDTH))), counts)
+        place = self.at(array, offset)
+        kind = ir.FunctionType(VECTOR, [place.type, LANE, bits, VECTOR])
+        name = "llvm.masked.load.v4f64.p0"  # llvmlite cannot spell the names of vectors itself
+        load = build.module.globals.get(name) or ir.Function(build.module, kind, name)
+        return build.call(load, [place, LANE(8), wanted, ZERO])
+
     def store(self, vector: Any, array: Any, offset: Any) -> None:
         """Four numbers to there."""
         self.builder.store(vector, self.at(array, offset), align=8)
@@ -60,6 +72,11 @@ class Vectors:
     def in_row(self, array: Any, i: Any, j: Any) -> Any:
         """The offset of array[i, j]; rows of the array are contiguous."""
         return self.builder.add(self.builder.mul(i, self.builder.extract_value(array.shape, 1)), j)
+
+    def row_of(self, array: Any, i: Any) -> tuple[Any, Any]:
+        """Where row i of the array starts, and the step from a row to the next; rows are contiguous."""
+        step = self.builder.extract_value(array.shape, 1)
+        return self.builder.mul(i, step), step
 
     def rows(self, start: Any, step: Any, count: int) -> list[Any]:
         """Offsets of this many rows."""
