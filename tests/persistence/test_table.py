@@ -97,7 +97,8 @@ NEVER_HELD = {
         inference.profile:Profile inference.sites:Cavities inference.sites:Pace inference.sites:Sites
         inference.targets:NoiseTarget inference.targets:Side inference.targets:WeightTarget
         inference.weight_ep:WeightSites inference.weight_ep:WeightSitesProblem numerics.fixed_point:Anderson
-        numerics.fused:_Ledger numerics.newton:Local numerics.newton:Solution numerics._fused_kernels:Tile
+        numerics.fused:_Ledger numerics.newton:Local numerics.newton:Solution numerics._fused_kernels:Scratch
+        numerics._fused_kernels:Weights numerics._fused_design:Rows
         numerics._fused_lines:Lines numerics._fused_vectors:Vectors data.threads:_Task
     """,
     "what a function or a property returns": """
