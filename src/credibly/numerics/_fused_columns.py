@@ -23,7 +23,7 @@ from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import AHEAD, lane_column
-from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, group, groups, intrinsic
+from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, group, groups, intrinsic, picked
 from credibly.numerics.arrays import Array
 
 TILE = 64  # rows: what is read of a line of memory by one batch of columns is still cached for the next
@@ -114,8 +114,8 @@ def _add_rows(  # noqa: PLR0913, PLR0917 - an instruction in all but name
                 gap = build.fsub(x, mean)
                 build.store(build.fadd(build.load(total), gap), total)
                 build.store(v.plus_product(build.load(square), gap, gap), square)
-                build.store(v.picked("<", x, build.load(low)), low)
-                build.store(v.picked(">", x, build.load(high)), high)
+                build.store(picked(v, "<", x, build.load(low)), low)
+                build.store(picked(v, ">", x, build.load(high)), high)
         for place, held in (pair for pairs in kept for pair in pairs):
             v.store(build.load(held), A, place)
 

@@ -25,7 +25,7 @@ from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import AHEAD
-from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic
+from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic, load_first, row_of
 from credibly.numerics.arrays import Array
 
 ROOM = 4096  # numbers in Z: the first-level cache holds them
@@ -76,7 +76,7 @@ def _place(  # noqa: PLR0913, PLR0917 - an instruction in all but name
     def generate(v: Vectors) -> None:
         X, start, step, d, P, Z, f, to = v.args
         build, totals = v.builder, [v.variable() for _ in range(WIDTH)]
-        rows, places = v.rows(start, step, WIDTH), v.rows(*v.row_of(Z, to), WIDTH)
+        rows, places = v.rows(start, step, WIDTH), v.rows(*row_of(v, Z, to), WIDTH)
         ahead, full = build.mul(step, WORD(AHEAD)), build.and_(d, WORD(-WIDTH))
 
         def place(lanes: Any, load: Callable[[Any], Any]) -> None:
@@ -93,7 +93,7 @@ def _place(  # noqa: PLR0913, PLR0917 - an instruction in all but name
         with cgutils.for_range(build, build.udiv(d, WORD(WIDTH))) as loop:
             place(build.mul(loop.index, WORD(WIDTH)), whole)
         with build.if_then(build.icmp_signed("<", full, build.extract_value(P.shape, 1))):
-            place(full, lambda here: v.load_first(X, here, build.sub(d, full)))
+            place(full, lambda here: load_first(v, X, here, build.sub(d, full)))
         v.store(v.across(*map(build.load, totals)), f, to)
 
     return intrinsic(generate, X, types.intp, types.intp, types.intp, P, Z, f, types.intp)
@@ -141,7 +141,7 @@ def _pull(typing: Any, Z: Any, to: Any, grad: Any, root: Any, score: Any) -> tup
         Z, to, grad, root, score = v.args
         build, at = v.builder, [v.builder.add(to, WORD(r)) for r in range(WIDTH)]
         slopes, roots = ([v.spread(array, row) for row in at] for array in (grad, root))
-        places = v.rows(*v.row_of(Z, to), WIDTH)
+        places = v.rows(*row_of(v, Z, to), WIDTH)
         groups = build.udiv(build.extract_value(Z.shape, 1), WORD(WIDTH))
         with cgutils.for_range(build, groups) as loop:
             lanes = build.mul(loop.index, WORD(WIDTH))

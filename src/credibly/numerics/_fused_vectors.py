@@ -42,18 +42,6 @@ class Vectors:
         """Four numbers from there on."""
         return self.builder.load(self.at(array, offset), align=8)
 
-    def load_first(self, array: Any, offset: Any, count: Any) -> Any:
-        """The first `count` of the four numbers from there on, zeros after them; what lies further on is not read."""
-        build, bits = self.builder, ir.VectorType(ir.IntType(1), WIDTH)
-        one = build.insert_element(ir.Constant(LANES, ir.Undefined), build.trunc(count, LANE), LANE(0))
-        counts = build.shuffle_vector(one, one, LANES([0] * WIDTH))
-        wanted = build.icmp_signed("<", LANES(list(range(WIDTH))), counts)
-        place = self.at(array, offset)
-        kind = ir.FunctionType(VECTOR, [place.type, LANE, bits, VECTOR])
-        name = "llvm.masked.load.v4f64.p0"  # llvmlite cannot spell the names of vectors itself
-        load = build.module.globals.get(name) or ir.Function(build.module, kind, name)
-        return build.call(load, [place, LANE(8), wanted, ZERO])
-
     def store(self, vector: Any, array: Any, offset: Any) -> None:
         """Four numbers to there."""
         self.builder.store(vector, self.at(array, offset), align=8)
@@ -72,11 +60,6 @@ class Vectors:
     def in_row(self, array: Any, i: Any, j: Any) -> Any:
         """The offset of array[i, j]; rows of the array are contiguous."""
         return self.builder.add(self.builder.mul(i, self.builder.extract_value(array.shape, 1)), j)
-
-    def row_of(self, array: Any, i: Any) -> tuple[Any, Any]:
-        """Where row i of the array starts, and the step from a row to the next; rows are contiguous."""
-        step = self.builder.extract_value(array.shape, 1)
-        return self.builder.mul(i, step), step
 
     def rows(self, start: Any, step: Any, count: int) -> list[Any]:
         """Offsets of this many rows."""
@@ -102,16 +85,36 @@ class Vectors:
         """Return total + a b, lane by lane."""
         return self.builder.fadd(total, self.builder.fmul(a, b, flags=FUSED), flags=FUSED)
 
-    def picked(self, sign: str, a: Any, b: Any) -> Any:
-        """Lane by lane, a where "a sign b" holds, else b: the smaller of the two, or the larger."""
-        return self.builder.select(self.builder.fcmp_ordered(sign, a, b), a, b)
-
     def variable(self, first: Any = ZERO) -> Any:
         """Where a vector that changes in a loop is kept (in a register, after all), and what it is at first."""
         with self.builder.goto_entry_block():  # room on the stack once, not once in every round of a loop
             place = self.builder.alloca(VECTOR)
         self.builder.store(first, place)
         return place
+
+
+def load_first(v: Vectors, array: Any, offset: Any, count: Any) -> Any:
+    """The first `count` of the four numbers from there on, zeros after them; what lies further on is not read."""
+    build, bits = v.builder, ir.VectorType(ir.IntType(1), WIDTH)
+    one = build.insert_element(ir.Constant(LANES, ir.Undefined), build.trunc(count, LANE), LANE(0))
+    counts = build.shuffle_vector(one, one, LANES([0] * WIDTH))
+    wanted = build.icmp_signed("<", LANES(list(range(WIDTH))), counts)
+    place = v.at(array, offset)
+    kind = ir.FunctionType(VECTOR, [place.type, LANE, bits, VECTOR])
+    name = "llvm.masked.load.v4f64.p0"  # llvmlite cannot spell the names of vectors itself
+    load = build.module.globals.get(name) or ir.Function(build.module, kind, name)
+    return build.call(load, [place, LANE(8), wanted, ZERO])
+
+
+def picked(v: Vectors, sign: str, a: Any, b: Any) -> Any:
+    """Lane by lane, a where "a sign b" holds, else b: the smaller of the two, or the larger."""
+    return v.builder.select(v.builder.fcmp_ordered(sign, a, b), a, b)
+
+
+def row_of(v: Vectors, array: Any, i: Any) -> tuple[Any, Any]:
+    """Where row i of the array starts, and the step from a row to the next; rows are contiguous."""
+    step = v.builder.extract_value(array.shape, 1)
+    return v.builder.mul(i, step), step
 
 
 def groups(builder: Any, d: Any) -> Any:
