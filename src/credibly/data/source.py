@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import pairwise
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -317,8 +316,9 @@ def block_cuts(shape: tuple[int, ...], block_rows: int | None, stored: int | Non
         largest = block_rows or (n if n * d < WORTH_THREADS else many)
     if n <= largest:
         return [slice(0, n)]
-    ends = np.linspace(0, n, -(-n // largest) + 1).astype(int).tolist()
-    return [slice(start, end) for start, end in pairwise(ends)]
+    count = -(-n // largest)
+    count = min(n, count + count % 2)  # an odd one out would keep one of two threads waiting
+    return [slice(n * at // count, n * (at + 1) // count) for at in range(count)]
 
 
 def shares(counts: Codes, size: int) -> Codes:
