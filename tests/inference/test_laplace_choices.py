@@ -74,7 +74,8 @@ def test_reading_makes_gradients_nearly_as_dear_as_hessians():
 @pytest.mark.parametrize(
     ("n", "outputs", "n_weights", "sizes"),
     [
-        (20_000, 1, 19, [800, 3200, 10_000]),  # 2.4 rows in sixty, and at most half of them
+        (20_000, 1, 19, [1000, 4000, 10_000]),  # at least a thousand, at most half of them
+        (60_000, 1, 19, [2400, 9600, 30_000]),  # 2.4 rows in sixty
         (100_000, 1, 38, [5666, 22_664, 50_000]),  # 3.4 rows, where a Hessian costs as many gradients
         (400_000, 1, 20, [10_000, 40_000, 160_000]),  # beyond the cache it costs less
         (2_000_000, 1, 20, [20_000, 80_000, 320_000]),  # at most a thousand for each weight

@@ -211,7 +211,7 @@ def sample_sizes(objective: Objective, n_weights: int) -> list[int]:
     if not isinstance(objective.rows, MemoryRows):
         return [min(most, max(needed, n // STORED_SHARE))]
     worth = min(n // LARGEST_SHARE, int(n * hessian_cost(objective, n_weights) / SAMPLE_SHARE))
-    size = min(most, max(needed, min(worth, ENOUGH_PER_WEIGHT * n_weights)))
+    size = min(most, max(needed, FIRST_ROWS, min(worth, ENOUGH_PER_WEIGHT * n_weights)))
     return sorted({size, *(min(most, size * grown) for grown in SAMPLE_GROWTH)})
 
 
