@@ -267,6 +267,17 @@ def test_a_part_that_is_no_guide_is_passed_over(monkeypatch):
     assert isinstance(sampled_start(few_rows(n=60_000, d=20), np.zeros(20)), Start)
 
 
+def test_a_part_in_which_a_column_is_constant_does_not_move_the_search():
+    """Without a prior its weight is left open there, but for rounding."""
+    objective = few_rows(n=60_000, d=20, prior=None)
+    objective.rows.X[:, 3] = 1e-9 * objective.rows.X[:, 2] + objective.rows.X[:, 2]
+    climb = module._Climb(60_000, np.zeros(20))
+    climb.towards(objective.sample(np.random.default_rng(0), 1000))
+    assert not climb.x.any()
+    with pytest.raises(NotPositiveDefinite):
+        climb.mode_of(objective.sample(np.random.default_rng(0), 1000))
+
+
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliCauchit(), Categorical(3)], ids=repr)
 def test_labels_that_are_fitted_too_well_stop_the_search(likelihood):
     values = {1.0: 7.0, 2.0: 6.0, 3.0: 5.999}

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
 from credibly.errors import NotPositiveDefinite
+from credibly.numerics import quasi_newton as quasi_newton_module
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import HESSIAN_CHANGE, Local, Status, newton, rounding
 from credibly.numerics.quasi_newton import MOST_PASSES, Metric, Passes, Start, _passes_until, quasi_newton
@@ -171,6 +172,15 @@ def test_a_plan_that_a_sample_has_told_asks_for_the_hessian_at_once_and_keeps_it
     assert problem.asked.startswith("gH")
     for likely in (1e-30, 1e-12, 1e-5, 1.0, 1e12):
         checked(problem, quasi_newton(problem.passes(3.0), start._replace(rate=1e-3, likely_bend=likely)))
+
+
+def test_a_hessian_that_measures_longer_than_the_metric_before_it_is_no_step_back(monkeypatch):
+    """In a metric four times too large δ² is four times too small: where the Hessian comes in, it seems to grow."""
+    problem, start = logistic(n=20_000), near(logistic(n=20_000))
+    large = start._replace(metric=PSD(2 * start.metric.factor), rate=1e-3, likely_bend=1e-5)
+    monkeypatch.setattr(quasi_newton_module, "newton", None)  # which would begin anew
+    checked(problem, quasi_newton(problem.passes(2.0), large))
+    assert problem.asked.startswith("gH")
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ ROWS_PER_WEIGHT = 20  # at least so many for each weight,
 MOST_NUMBERS = 10_000_000  # at most so many numbers: 80 megabytes,
 SAMPLE_GROWTH = (4, 16)  # and so many times more rows where
 HONEST = 3  # nats of loss for each weight are not left in the sample: a weight takes half a nat off its own rows
-SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left
+SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left,
+STEP_CARE = 0.2  # and that of one step alone, for which a bound is known,
 SAMPLE_STEPS = 30
 STRAIGHTER = 0.2  # how much less curvature changes from sample to sample than along the way from a start far off
 FIRST_PART = 50  # rows for each weight, from which the way to the mode of a sample starts; at least
@@ -133,8 +134,6 @@ def sampled_start(objective: Objective, start: Array) -> Start | Array:
             found = climb.mode_of(sample)
         except (_OverfittedSample, NotPositiveDefinite):
             continue
-        if objective.prior is None and not _determined(found.local.hessian):  # columns are constant in the sample
-            continue
         # Its Hessian is off because the rows are few, and because its mode is not that of all rows.
         rate = start.size / size * (1 + SLOWER * found.bend * n)
         return Start(found.x, found.local.hessian, retreat=start, rate=rate, likely_bend=found.bend)
@@ -146,7 +145,8 @@ class _Climb:
 
     def __init__(self, n_rows: int, x: Array) -> None:
         self.n_rows, self.x = n_rows, x
-        self.bend = np.inf  # what a Newton step leaves of δ², over the square of δ², as seen in the first part
+        self.bend = np.inf  # what a Newton step leaves of δ², over the square of δ², as the last search has seen it,
+        self.likely_bend = np.inf  # and as it will be from here on
 
     def towards(self, part: Objective) -> None:
         """Go to the mode of a part, unless that is no guide."""
@@ -160,12 +160,14 @@ class _Climb:
         distance = self.x.size * self.n_rows / part.rows.n_rows  # squared, to that of all rows, in standard deviations
         watched = _Watched(part, self.x, HONEST * distance)
         try:
-            found = self._stepped(watched, SAMPLE_CARE * distance) if np.isfinite(self.bend) else None
+            found = self._stepped(watched, STEP_CARE * distance) if np.isfinite(self.bend) else None
             if found is None:
                 found = self._searched(watched, SAMPLE_CARE * distance)
         except _OverfittedSample:
             self.x = watched.x
             raise
+        if part.prior is None and not _determined(found.local.hessian):
+            raise NotPositiveDefinite("Columns are constant, or dependent, in this part of the rows.")
         self.x = found.x
         return found
 
@@ -174,7 +176,9 @@ class _Climb:
         here = watched.expand(self.x)
         step = -here.hessian.solve(here.grad)
         expected = self.bend * float(here.grad @ step) ** 2
-        return Solution(self.x + step, here, Status.CONVERGED, 1, expected, self.bend) if expected <= tol else None
+        return (
+            Solution(self.x + step, here, Status.CONVERGED, 1, expected, self.likely_bend) if expected <= tol else None
+        )
 
     def _searched(self, watched: "_Watched", tol: float) -> Solution:
         """Newton from here on, which tells how far a step can be trusted."""
@@ -186,9 +190,10 @@ class _Climb:
             max_steps=SAMPLE_STEPS,
             report=lambda step, value, decrement: seen.append(decrement),
         )
-        far = STRAIGHTER if np.isinf(self.bend) else 1.0
-        self.bend = far * seen[-1] / seen[-2] ** 2 if len(seen) > 1 else np.inf
-        return found._replace(bend=self.bend)
+        far = np.isinf(self.bend)
+        self.bend = seen[-1] / seen[-2] ** 2 if len(seen) > 1 else np.inf
+        self.likely_bend = STRAIGHTER * self.bend if far else self.bend
+        return found._replace(bend=self.likely_bend)
 
 
 def _determined(hessian: PSD) -> bool:

@@ -40,8 +40,7 @@ MOST_PASSES = 30  # in all, before plain Newton takes over
 FALLING = 0.25  # by which δ² must fall in a step, or the metric is of no use
 FIRST_RATE = 0.05  # by which δ² falls in the first step, as a guess: the Hessian of a sample is a tenth or two off
 CHEAP = 1.25  # cost of a Hessian in gradients, up to which it is asked for every time
-MARGIN = 10.0  # for promises made from what was seen so far,
-PLAN_MARGIN = 4.0  # and for plans: δ² falls by that much less at most where the third derivative is the same all along
+MARGIN = 10.0  # for predictions made from what was seen so far
 SLOWER = 2.0  # κ²δ² times that is by how much δ² falls in steps with the Hessian of a point δ² away
 
 
@@ -158,21 +157,22 @@ class _Search:
         self.start, self.x, self.metric = start, start.retreat, Metric(start.metric)
         self.expanded = 0  # points with a Hessian
         self.last = np.inf  # δ² one step before
-        self.bend = start.bend  # κ²
+        self.bend, self.likely_bend = start.bend, start.likely_bend  # κ², for promises and for plans
 
     def run(self, max_steps: int) -> Solution | None:
         """The minimum, or None where damped Newton has to go on from `x`."""
         here = self._first()
+        most, seen = np.inf, False  # δ² that can still be called a step ahead; whether that was a Newton step
         for _ in range(MOST_PASSES):
             step = -self.metric.solve(here.gradient)
             decrement = float(-here.gradient @ step)
             if here.local is not None:
                 self.report(self.expanded - 1, here.local.value, decrement)
             if 0 < self.last**2 < np.inf:
-                self.bend = min(self.bend, decrement / self.last**2)
+                self._learn_bend(decrement / self.last**2, seen)
             if here.local is not None and (ended := self._ended(here.x, here.local, step, decrement)) is not None:
                 return ended
-            if not decrement < self.last:  # or not a number: the step was no good
+            if not decrement < most:  # or not a number: the step was no good
                 return None
             self.x = here.x
             ask = self._hessian_pays(decrement, here.exact)
@@ -182,7 +182,15 @@ class _Search:
             here = self._look(self.x + step, with_hessian=ask)
             if here.local is None:
                 self.metric = self.metric.learn(step, here.gradient - before.gradient)
+            seen = before.exact
+            most = decrement if seen or here.local is None else decrement / FALLING  # two metrics may differ
         return None
+
+    def _learn_bend(self, ratio: float, seen: bool) -> None:
+        """A Newton step shows κ² where we are; a step in another metric leaves more, and only bounds it."""
+        self.bend = ratio if seen else min(self.bend, ratio)
+        if seen:
+            self.likely_bend = np.inf
 
     def _first(self) -> "_Point":
         x, gradient = self.start.x, self.start.gradient
@@ -216,7 +224,7 @@ class _Search:
         """Whether to ask for the Hessian at the next point: it ends the search there, or makes it shorter."""
         if self.passes.hessian_cost <= CHEAP:
             return True
-        bend = min(self.bend, self.start.likely_bend)
+        bend = min(self.bend, self.likely_bend)
         rate = decrement / self.last if np.isfinite(self.last) else self.start.rate
         expected = bend * decrement**2 if exact else rate * decrement
         needed = self._needed(bend)
@@ -241,7 +249,7 @@ class _Search:
     def _needed(self, bend: float) -> float:
         """The δ² at which a Hessian will do as that of the minimum, with a margin."""
         moved = HESSIAN_CHANGE**2 / bend if bend > 0 else np.inf
-        return max(moved, self.tol) / PLAN_MARGIN
+        return max(moved, self.tol) / MARGIN
 
 
 def _passes_until(needed: float, first: float, rate: float) -> float:
