@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.data.columns import describe
 from credibly.data.parquet import ParquetRows
-from credibly.data.source import Block, MemoryRows, Stored, add
+from credibly.data.source import Block, MemoryRows, Stored, add, drawn_rows, shares
 from credibly.errors import DataWarning, InputError
 
 N, D = 1003, 4
@@ -185,19 +185,29 @@ def test_a_file_a_pattern_a_folder_and_a_list(folder):
 # --- samples and batches --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_classes", [0, 3])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_a_sample_is_the_one_that_is_drawn_in_memory(folder, n_classes, threads):
+def test_a_sample_is_the_one_that_is_drawn_in_memory(folder, threads):
     rows = stored(folder, offset="o").through(np.square).on_threads(threads)
-    got = rows.sample(np.random.default_rng(5), 60, n_classes)
-    want = held(offset=np.arange(N) / 7).sample(np.random.default_rng(5), 60, n_classes)
+    got = rows.sample(np.random.default_rng(5), 60)
+    want = held(offset=np.arange(N) / 7).sample(np.random.default_rng(5), 60)
     assert_array_equal(got.X, want.X)
     assert_array_equal(got.y, want.y)
     assert_allclose(got.weight, want.weight, rtol=ROUNDING)
     assert_array_equal(got.offset, want.offset)
     assert_array_equal(got.map(lambda block: block.X), want.X**2)
-    if n_classes:
-        assert np.count_nonzero(got.y == 2) == 10  # a sixth of the sample, of one row in a hundred
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_sample_of_every_class_is_strewn_over_its_rows(folder, threads):
+    got = stored(folder, offset="o").on_threads(threads).sample(np.random.default_rng(5), 60, 3)
+    counts = np.bincount(codes())
+    wanted = shares(counts, 60)
+    chosen = drawn_rows(np.random.default_rng(5), codes(), wanted)
+    assert_array_equal(got.X, table()[chosen])
+    assert_array_equal(got.y, codes()[chosen])
+    assert_allclose(got.weight, (weights() * (counts / wanted)[codes()])[chosen], rtol=ROUNDING)
+    assert_array_equal(got.offset, chosen / 7)
+    assert np.count_nonzero(got.y == 2) == 10  # a sixth of the sample, of one row in a hundred
 
 
 def test_a_sample_reads_only_the_row_groups_it_is_from(folder, monkeypatch):

@@ -10,7 +10,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from credibly import BayesianLogisticRegression, Normal
-from credibly.data.threads import blas_counts, default_threads, in_order, set_blas_counts, single_threaded_blas
+from credibly.data.threads import (
+    WAITING_PER_THREAD,
+    blas_counts,
+    default_threads,
+    in_order,
+    set_blas_counts,
+    single_threaded_blas,
+)
 
 HERE = 3  # threads of BLAS while these tests run, on any machine: one cannot be told from one
 
@@ -140,6 +147,52 @@ def test_after_an_error_the_pool_works_on():
 
     with pytest.raises(ValueError, match="three"):
         list(in_order(fail, range(100), 2))
+    assert list(in_order(lambda i: i, range(10), 2)) == list(range(10))
+
+
+def test_of_several_errors_the_first_in_order_is_raised():
+    def fail(i):
+        if i in (3, 4):
+            raise ValueError(f"item {i}")
+        return i
+
+    results = in_order(fail, range(100), 3)
+    assert [next(results) for _ in range(3)] == [0, 1, 2]
+    with pytest.raises(ValueError, match="item 3"):
+        next(results)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_few_results_wait_and_what_nobody_reads_is_not_begun(threads):
+    begun = []
+    results = in_order(lambda i: begun.append(i) or i, range(1000), threads)
+    for i in range(5):
+        assert next(results) == i
+        assert len(begun) <= i + 1 + WAITING_PER_THREAD * threads
+    results.close()
+    at_the_end = len(begun)
+    assert list(in_order(lambda i: i, range(100), threads)) == list(range(100))  # helpers are free for others
+    assert len(begun) <= at_the_end + threads  # those that were under way
+
+
+def test_work_that_hands_out_work_itself_does_not_wait_for_ever():
+    inner = lambda i: sum(in_order(lambda j: i * j, range(20), 2))  # noqa: E731
+    assert list(in_order(inner, range(20), 2)) == [190 * i for i in range(20)]
+
+
+def test_a_helper_that_is_told_to_exit_tells_the_caller():
+    caller = threading.get_ident()
+    helped = threading.Event()
+
+    def leave(i):
+        if threading.get_ident() != caller:
+            helped.set()
+            raise SystemExit(i)
+        assert helped.wait(30)
+        return i
+
+    with pytest.raises(SystemExit):
+        list(in_order(leave, range(10), 2))
     assert list(in_order(lambda i: i, range(10), 2)) == list(range(10))
 
 

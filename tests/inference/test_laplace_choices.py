@@ -7,11 +7,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.data.source import Block, MemoryRows
+from credibly.errors import NotPositiveDefinite
 from credibly.inference import laplace as module
 from credibly.inference.laplace import (
     Controls,
     hessian_cost,
     laplace,
+    part_sizes,
     result_at,
     sample_sizes,
     sampled_start,
@@ -47,8 +49,8 @@ def asked(rows, *, classes: int = 1, outputs: int | None = None, prior: object =
 @pytest.mark.parametrize(
     ("classes", "outputs", "n_weights", "cost"),
     [
-        (1, 1, 30, 2.2 + 30 / 60),
-        (1, 1, MOST_FUSED_COLUMNS, 2.2 + MOST_FUSED_COLUMNS / 60),
+        (1, 1, 30, 1.4 + 30 / 19),
+        (1, 1, MOST_FUSED_COLUMNS, 1.4 + MOST_FUSED_COLUMNS / 19),
         (1, 1, MOST_FUSED_COLUMNS + 1, 2.2 + (MOST_FUSED_COLUMNS + 1) / 25),
         (4, 4, 400, 2.2 + 6 * 100 / 60),
         (3, 2, 60, 2.2 + 3 * 30 / 60),
@@ -60,17 +62,25 @@ def test_a_hessian_costs_a_gram_matrix_for_every_two_classes(classes, outputs, n
     assert_allclose(hessian_cost(objective, n_weights), cost, rtol=1e-14)
 
 
+@pytest.mark.parametrize(("n", "d", "cost"), [(40_000, 100, 6.66), (40_001, 100, 3.81), (400_001, 10, 1.5)])
+def test_gradients_of_a_table_beyond_the_cache_wait_for_the_memory(n, d, cost):
+    assert_allclose(hessian_cost(asked(in_memory(n)), d), cost, atol=0.005)  # as written: two digits
+
+
 def test_reading_makes_gradients_nearly_as_dear_as_hessians():
-    assert_allclose(hessian_cost(asked(ELSEWHERE), 30), (10 + 2.7) / 11, rtol=1e-14)
+    assert_allclose(hessian_cost(asked(ELSEWHERE), 30), (10 + (1.4 + 30 / 19) / 1.75) / 11, rtol=1e-14)
 
 
 @pytest.mark.parametrize(
     ("n", "outputs", "n_weights", "sizes"),
     [
-        (20_000, 1, 20, [1000, 4000, 10_000]),  # one row in twenty, and at most half of them
-        (400_000, 1, 20, [20_000, 80_000, 200_000]),
-        (2_000_000, 1, 20, [100_000, 400_000, 500_000]),  # at most ten million numbers
-        (2_000_000, 1, 30, [100_000, 333_333]),
+        (20_000, 1, 19, [1000, 4000, 10_000]),  # at least a thousand, at most half of them
+        (60_000, 1, 19, [2400, 9600, 30_000]),  # 2.4 rows in sixty
+        (100_000, 1, 38, [5666, 22_664, 50_000]),  # 3.4 rows, where a Hessian costs as many gradients
+        (400_000, 1, 20, [10_000, 40_000, 160_000]),  # beyond the cache it costs less
+        (2_000_000, 1, 20, [20_000, 80_000, 320_000]),  # at most a thousand for each weight
+        (2_000_000, 1, 100, [100_000]),  # and ten million numbers
+        (20_000, 8, 160, [2000, 8000, 10_000]),  # at most one row in ten
         (10_000, 8, 160, [1600, 5000]),  # twenty rows for each weight, of which a row tells of two
         (10_000, 2, 160, [1600, 5000]),
         (10_000, 1, 160, [3200, 5000]),
@@ -91,6 +101,20 @@ def test_sizes_of_samples(n, outputs, n_weights, sizes):
 
 def test_rows_elsewhere_are_sampled_once():
     assert sample_sizes(asked(ELSEWHERE), 20) == [500_000]
+
+
+@pytest.mark.parametrize(
+    ("size", "outputs", "n_weights", "sizes"),
+    [
+        (1999, 1, 20, []),
+        (2000, 1, 20, [1000]),  # half of it
+        (10_000, 1, 20, [1000, 5000]),
+        (100_000, 1, 100, [5000, 25_000]),  # fifty rows for each weight
+        (100_000, 3, 100, [2500, 12_500]),  # of which a row tells of two
+    ],
+)
+def test_sizes_of_the_parts_of_a_sample(size, outputs, n_weights, sizes):
+    assert part_sizes(size, asked(in_memory(10), classes=outputs), n_weights) == sizes
 
 
 @pytest.mark.parametrize("given", [{"prior": None}, {"log_concave": False}])
@@ -173,6 +197,7 @@ def test_the_evidence_and_likelihood_of_a_point_follow_from_its_local_quadratic(
 def test_the_search_in_a_sample_is_as_careful_as_the_sample_is_good(monkeypatch):
     """Its mode is √(d n / m) standard deviations away; a tenth of the square may be left."""
     objective = few_rows(n=20_000, d=20)
+    m = sample_sizes(objective, 20)[0]
     found = module.newton(objective.expand, np.zeros(20), max_steps=1)
     noted = Noted(found)
     monkeypatch.setattr(module, "newton", noted)
@@ -180,10 +205,10 @@ def test_the_search_in_a_sample_is_as_careful_as_the_sample_is_good(monkeypatch)
     start = sampled_start(objective, origin)
     watched = noted.args[0].__self__
     assert noted.args[1] is origin
-    assert_allclose(noted.given["tol"], 0.1 * 20 * 20, rtol=1e-14)
+    assert_allclose(noted.given["tol"], 0.1 * 20 * 20_000 / m, rtol=1e-14)
     assert noted.given["max_steps"] == 30
-    assert_allclose(watched.least_loss, 3 * 20 * 20, rtol=1e-14)
-    expected = objective.sample(np.random.default_rng(0), 1000)
+    assert_allclose(watched.least_loss, 3 * 20 * 20_000 / m, rtol=1e-14)
+    expected = objective.sample(np.random.default_rng(0), m)
     assert_array_equal(watched.sample.rows.X, expected.rows.X)
     assert start.x is found.x and start.metric is found.local.hessian and start.retreat is origin
 
@@ -197,9 +222,13 @@ def test_a_larger_sample_starts_where_the_search_in_a_smaller_one_was_stopped(mo
         raise module._OverfittedSample
 
     monkeypatch.setattr(module, "newton", stopped)
-    last = sampled_start(few_rows(n=20_000, d=20), np.zeros(20))
-    assert_array_equal(np.array(starts)[:, 0], [0.0, 1.0, 2.0])
-    assert_array_equal(last, np.full(20, 3.0))
+    objective = few_rows(n=20_000, d=20)
+    last = sampled_start(objective, np.zeros(20))
+    sizes = sample_sizes(objective, 20)
+    searches = sum(1 + len(part_sizes(size, objective, 20)) for size in sizes)
+    assert searches > len(sizes) == 3
+    assert_array_equal(np.array(starts)[:, 0], np.arange(searches))
+    assert_array_equal(last, np.full(20, searches))
 
 
 def test_a_search_that_is_stopped_at_its_first_point_leaves_it_where_it_was(monkeypatch):
@@ -209,6 +238,44 @@ def test_a_search_that_is_stopped_at_its_first_point_leaves_it_where_it_was(monk
     monkeypatch.setattr(module, "newton", stopped)
     origin = np.zeros(20)
     assert sampled_start(few_rows(n=20_000, d=20), origin) is origin
+
+
+def test_larger_parts_of_a_sample_take_one_step_from_the_mode_of_a_smaller_one(monkeypatch):
+    objective, expanded = few_rows(n=60_000, d=20), []
+    expand = Objective.expand
+    monkeypatch.setattr(Objective, "expand", lambda self, x: (expanded.append(self.rows.n_rows), expand(self, x))[1])
+    monkeypatch.setattr(module, "sample_sizes", lambda *_: [20_000])
+    start = sampled_start(objective, np.zeros(20))
+    assert expanded[:2] == [1000, 1000] and expanded[-2:] == [5000, 20_000]
+    mode = module.newton(objective.expand, start.x)
+    away = mode.local.hessian.factor.T @ (start.x - mode.x)
+    # d n / m, of which a third of the rows has but two thirds left: chi-squared with 20 degrees, five deviations
+    assert away @ away < 3 * 2 / 3 * (20 + 5 * np.sqrt(40))
+    assert 0 < start.likely_bend * 60_000 < 3
+    assert_allclose(start.rate, 20 / 20_000 * (1 + 2 * start.likely_bend * 60_000), rtol=1e-14)
+
+
+def test_a_part_that_is_no_guide_is_passed_over(monkeypatch):
+    def refused(self, x):
+        if self.rows.n_rows == 1000:
+            raise NotPositiveDefinite("no curvature is left here")
+        return expand(self, x)
+
+    expand = Objective.expand
+    monkeypatch.setattr(Objective, "expand", refused)
+    monkeypatch.setattr(module, "sample_sizes", lambda *_: [20_000])
+    assert isinstance(sampled_start(few_rows(n=60_000, d=20), np.zeros(20)), Start)
+
+
+def test_a_part_in_which_a_column_is_constant_does_not_move_the_search():
+    """Without a prior its weight is left open there, but for rounding."""
+    objective = few_rows(n=60_000, d=20, prior=None)
+    objective.rows.X[:, 3] = 1e-9 * objective.rows.X[:, 2] + objective.rows.X[:, 2]
+    climb = module._Climb(60_000, np.zeros(20))
+    climb.towards(objective.sample(np.random.default_rng(0), 1000))
+    assert not climb.x.any()
+    with pytest.raises(NotPositiveDefinite):
+        climb.mode_of(objective.sample(np.random.default_rng(0), 1000))
 
 
 @pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliCauchit(), Categorical(3)], ids=repr)

@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
 from credibly.errors import NotPositiveDefinite
+from credibly.numerics import quasi_newton as quasi_newton_module
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import HESSIAN_CHANGE, Local, Status, newton, rounding
-from credibly.numerics.quasi_newton import MOST_PASSES, Metric, Passes, Start, quasi_newton
+from credibly.numerics.quasi_newton import MOST_PASSES, Metric, Passes, Start, _passes_until, quasi_newton
 
 
 def spd(rng, d: int) -> np.ndarray:
@@ -162,6 +163,31 @@ def test_where_hessians_cost_little_more_than_gradients_there_is_one_on_the_way(
     quasi_newton(problem.passes(1.7), near(problem))
     assert problem.asked.count("H") == 2
     assert problem.asked.count("g") <= 5
+
+
+def test_a_plan_that_a_sample_has_told_asks_for_the_hessian_at_once_and_keeps_its_promises():
+    """A guess of the curvature's change may be wrong by any factor: it moves passes, not the answer."""
+    problem, start = logistic(n=20_000), near(logistic(n=20_000))
+    quasi_newton(problem.passes(2.0), start._replace(rate=1e-3, likely_bend=1e-5))
+    assert problem.asked.startswith("gH")
+    for likely in (1e-30, 1e-12, 1e-5, 1.0, 1e12):
+        checked(problem, quasi_newton(problem.passes(3.0), start._replace(rate=1e-3, likely_bend=likely)))
+
+
+def test_a_hessian_that_measures_longer_than_the_metric_before_it_is_no_step_back(monkeypatch):
+    """In a metric four times too large δ² is four times too small: where the Hessian comes in, it seems to grow."""
+    problem, start = logistic(n=20_000), near(logistic(n=20_000))
+    large = start._replace(metric=PSD(2 * start.metric.factor), rate=1e-3, likely_bend=1e-5)
+    monkeypatch.setattr(quasi_newton_module, "newton", None)  # which would begin anew
+    checked(problem, quasi_newton(problem.passes(2.0), large))
+    assert problem.asked.startswith("gH")
+
+
+@pytest.mark.parametrize(
+    ("needed", "first", "rate", "passes"), [(1e-6, 1e-7, 0.5, 1), (1e-6, 1e-2, 0.1, 5), (1e-6, 1e-2, 1.0, np.inf)]
+)
+def test_passes_are_counted_until_enough_is_reached(needed, first, rate, passes):
+    assert _passes_until(needed, first, rate) == pytest.approx(passes, rel=1e-12)
 
 
 def test_where_hessians_are_as_cheap_as_gradients_there_is_nothing_else():

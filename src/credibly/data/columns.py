@@ -6,10 +6,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import Block, MemoryRows, Rows, Stored
+from credibly.data.source import FEWEST_ROWS, Block, MemoryRows, Rows, Stored
 from credibly.numerics import fused
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import is_sparse, scratch
+
+COMPILED_NUMBERS = 500_000  # in a block for the compiled kernel: with fewer, merging takes as long as walking
 
 
 class Columns(NamedTuple):
@@ -55,8 +57,11 @@ def describe(rows: Rows) -> Columns:
     """
     numbers = rows.X.size if isinstance(rows, MemoryRows) and not is_sparse(rows.X) else 0
     numbers = rows.n_rows * len(rows.names) if isinstance(rows, Stored) else numbers
+    compiled = fused.pays(fused.COLUMNS, numbers)
+    if compiled and isinstance(rows, MemoryRows) and rows.block_rows is None:
+        rows = rows.in_blocks(max(FEWEST_ROWS, COMPILED_NUMBERS // max(1, rows.X.shape[1])))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
-        return rows.sum(partial(describe_block, compiled=fused.pays(fused.COLUMNS, numbers)), merge_columns)
+        return rows.sum(partial(describe_block, compiled=compiled), merge_columns)
 
 
 def describe_block(block: Block, *, compiled: bool = False) -> Columns:

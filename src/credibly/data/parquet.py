@@ -15,7 +15,7 @@ from credibly.data.parquet_files import AnyPaths, Piece
 from credibly.data.parquet_table import Categories, ParquetTable, Reading, Roles, opened
 from credibly.data.parquet_writing import write_table
 from credibly.data.progress import RowProgress
-from credibly.data.source import Block, Change, Code, MemoryRows, Result, Stored, Walked, joined, shares
+from credibly.data.source import Block, Change, Code, MemoryRows, Result, Stored, Walked, joined, shares, strewn
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
 
@@ -188,14 +188,14 @@ class ParquetRows(_Source, Walked):
         )
 
     def sample(self, rng: np.random.Generator, size: int, n_classes: int = 0) -> MemoryRows:
-        """Rows drawn without replacement, in order, as `MemoryRows.sample` draws them; they come into memory.
+        """Rows drawn without replacement, in order, strewn over the table or over those of a class; now in memory.
 
         With classes, a pass over the labels alone counts them first. Row groups of which nothing is drawn are not read.
         """
         counts = self._counts(n_classes)
         totals = counts.sum(axis=0)
         wanted = shares(totals, size) if n_classes else np.array([size])
-        draws = [np.sort(rng.choice(n, k, replace=False, shuffle=False)) for n, k in zip(totals, wanted, strict=True)]
+        draws = [strewn(rng, n, k) for n, k in zip(totals, wanted, strict=True)]
         standing = totals / np.maximum(wanted, 1)
         return self._drawn(_by_piece(self.table.pieces, draws, counts), standing)
 

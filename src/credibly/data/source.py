@@ -11,7 +11,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
-from itertools import pairwise
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -28,6 +27,7 @@ SPARSE_SHARE = 16  # non-zeros in a block of sparse rows, for each column
 ROWS_PER_COLUMN, WIDE_NUMBERS = 2, 500_000  # of a block with many columns, whose d² sums are to be added to others'
 FEWEST_ROWS = 256  # below that a product of a block with its transpose is all overhead
 LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
+FEW_CLASSES = 8  # up to which rows are counted class by class: a comparison is ten times faster than a count of codes
 WORTH_THREADS = 200_000  # numbers in a table: below that a pass is faster than handing out blocks
 
 
@@ -67,7 +67,9 @@ class Block(NamedTuple):
     def taken(self, chosen: AnyArray) -> "Block":
         """Some of the rows: their numbers, or a flag for each."""
         weight, offset = (None if held is None else held[chosen] for held in (self.weight, self.offset))
-        return self._replace(X=self.X[chosen], y=self.y[chosen], weight=weight, offset=offset)
+        by_number = isinstance(self.X, np.ndarray) and chosen.dtype != bool
+        X = np.take(self.X, chosen, axis=0) if by_number else self.X[chosen]  # np.take copies whole rows
+        return self._replace(X=X, y=self.y[chosen], weight=weight, offset=offset)
 
 
 def check_beside(values: Array, kind: str, what: str, where: str, start: Start) -> Array:
@@ -314,8 +316,9 @@ def block_cuts(shape: tuple[int, ...], block_rows: int | None, stored: int | Non
         largest = block_rows or (n if n * d < WORTH_THREADS else many)
     if n <= largest:
         return [slice(0, n)]
-    ends = np.linspace(0, n, -(-n // largest) + 1).astype(int).tolist()
-    return [slice(start, end) for start, end in pairwise(ends)]
+    count = -(-n // largest)
+    count = min(n, count + count % 2)  # an odd one out would keep one of two threads waiting
+    return [slice(n * at // count, n * (at + 1) // count) for at in range(count)]
 
 
 def shares(counts: Codes, size: int) -> Codes:
@@ -325,27 +328,59 @@ def shares(counts: Codes, size: int) -> Codes:
 
 
 def stratified(rng: np.random.Generator, y: AnyArray, size: int, n_classes: int) -> tuple[Codes, Array]:
-    """Which rows a sample has, in order, and how many rows each stands for.
+    """Which rows a sample has, in order, and how many rows each stands for: `size`, and more of rare classes.
+
+    Rows are strewn over the table whatever their class: nothing as long as the table is sorted or permuted. A class of
+    which too few are among them is then drawn by itself.
 
     Examples
     --------
     >>> chosen, standing = stratified(np.random.default_rng(0), np.array([0] * 98 + [1] * 2), 20, 2)
-    >>> chosen[-2:], standing[[0, -1]]
-    (array([98, 99]), array([4.9, 1. ]))
+    >>> chosen[-2:], standing[-2:]
+    (array([98, 99]), array([1., 1.]))
+    >>> round(float(standing.sum()), 12)
+    100.0
     """
+    chosen = strewn(rng, len(y), size)
     if not n_classes:
-        chosen = np.sort(rng.choice(len(y), size, replace=False, shuffle=False))
         return chosen, np.full(size, len(y) / size)
-    codes = y.astype(np.intp, copy=False)
-    counts = np.bincount(codes, minlength=n_classes)
-    wanted = shares(counts, size)
-    chosen = drawn_rows(rng, codes, wanted)
-    return chosen, (counts / np.maximum(wanted, 1))[codes[chosen]]
+    counts, found = class_counts(y, n_classes), y[chosen].astype(np.intp, copy=False)
+    wanted, taken = shares(counts, size), np.bincount(found, minlength=n_classes)
+    rare = taken < np.minimum(counts, size // (2 * n_classes))
+    if rare.any():
+        chosen = np.sort(np.append(chosen[~rare[found]], drawn_rows(rng, y, np.where(rare, wanted, 0))))
+        found, taken = y[chosen].astype(np.intp, copy=False), np.where(rare, wanted, taken)
+    return chosen, (counts / np.maximum(taken, 1))[found]
 
 
-def drawn_rows(rng: np.random.Generator, codes: Codes, wanted: Codes) -> Codes:
+def strewn(rng: np.random.Generator, n: int, size: int) -> Codes:
+    """So many of n rows, in order: one at random out of every stretch of n/size rows, each row as likely as any other.
+
+    Stretches begin at whole rows, and the first anywhere: where `size` does not divide n, none is favoured. The last
+    goes on at the top of the table.
+
+    Examples
+    --------
+    >>> strewn(np.random.default_rng(0), 1000, 5)
+    array([109, 180, 335, 530, 889])
+    """
+    begin = ((np.arange(size + 1) + rng.random()) * (n / max(1, size))).astype(np.intp)
+    begin[-1] = begin[0] + n  # but for rounding it is
+    chosen = (begin[:-1] + (rng.random(size) * np.diff(begin)).astype(np.intp)) % max(1, n)
+    return np.sort(chosen, kind="stable")  # all but one are in order
+
+
+def class_counts(y: AnyArray, n_classes: int) -> Codes:
+    """How many rows of each class there are; for few classes without an array of whole numbers as long as y."""
+    if n_classes > FEW_CLASSES:
+        return np.bincount(y.astype(np.intp, copy=False), minlength=n_classes)
+    return np.array([np.count_nonzero(y == k) for k in range(n_classes)])
+
+
+def drawn_rows(rng: np.random.Generator, codes: AnyArray, wanted: Codes) -> Codes:
     """So many rows of every class, drawn without replacement, in order."""
-    drawn = [
-        rng.choice(np.flatnonzero(codes == k), wanted[k], replace=False, shuffle=False) for k in np.flatnonzero(wanted)
-    ]
+    drawn = []
+    for k in np.flatnonzero(wanted):
+        rows = np.flatnonzero(codes == k)
+        drawn.append(rows[strewn(rng, len(rows), wanted[k])])
     return np.sort(np.concatenate(drawn))

@@ -6,12 +6,11 @@ their cache. BLAS's own threads split every small product instead, and collapse 
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -165,41 +164,83 @@ def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int
     if threads == 1 or len(items) == 1:
         yield from map(work, items)
         return
-    waiting: deque[_Task[Item, Result]] = deque()
+    crew = _Crew(work, items, WAITING_PER_THREAD * threads)
     try:
-        for item in items:
-            waiting.append(_Task(work, item, _pool(threads - 1).submit(work, item)))
-            if len(waiting) >= WAITING_PER_THREAD * threads:
-                yield _first(waiting)
-        while waiting:
-            yield _first(waiting)
+        for _ in items:
+            crew.ask_for_help(min(threads, len(items)) - 1, threads - 1)
+            yield crew.next_result()
     finally:
-        for task in waiting:  # after an error or Ctrl-C: do not start what nobody will read
-            task.future.cancel()
+        crew.stop()  # after an error or Ctrl-C: do not start what nobody will read
 
 
-class _Task(Generic[Item, Result]):
-    """An item, and what will come of it."""
+class _Outcome(NamedTuple):
+    """What came of an item."""
 
-    def __init__(self, work: Callable[[Item], Result], item: Item, future: Future[Result]) -> None:
-        self.work, self.item, self.future = work, item, future
+    value: Any
+    error: BaseException | None
 
-    def taken_up(self) -> bool:
-        """Compute it here and now, if no thread has begun to."""
-        if not self.future.cancel():
-            return False
-        self.future = Future()
+
+class _Crew(Generic[Item, Result]):
+    """Items that a caller and its helpers take up one after the other, each when it has done the one before.
+
+    A helper is handed to the pool once, not once for every item: that would take as long as a small block.
+    """
+
+    def __init__(self, work: Callable[[Item], Result], items: Sequence[Item], ahead: int) -> None:
+        self._work, self._items, self._ahead = work, items, ahead
+        self._begun = self._handed = 0  # items taken up, results handed out
+        self._outcomes: dict[int, _Outcome] = {}
+        self._helpers: set[Future[None]] = set()
+        self._changed = threading.Condition()
+
+    def ask_for_help(self, wanted: int, pool: int) -> None:
+        """Have so many helpers at work, if there is anything left to begin; they leave where too much is waiting."""
+        self._helpers = {helper for helper in self._helpers if not helper.done()}
+        if self._begun < len(self._items):
+            self._helpers |= {_pool(pool).submit(self._help) for _ in range(wanted - len(self._helpers))}
+
+    def next_result(self) -> Result:
+        """The result of the first item that was not handed out; until it is there, later ones are computed."""
+        index = self._handed
+        while index not in self._outcomes:
+            mine = self._taken()
+            if mine is not None:
+                self._compute(mine, Exception)  # Ctrl-C is not kept for later
+                continue
+            with self._changed:
+                self._changed.wait_for(lambda: index in self._outcomes)
+        with self._changed:
+            outcome = self._outcomes.pop(index)
+            self._handed += 1
+        if outcome.error is not None:
+            raise outcome.error
+        result: Result = outcome.value
+        return result
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        with self._changed:
+            self._begun = len(self._items)
+        for helper in self._helpers:
+            helper.cancel()
+
+    def _help(self) -> None:
+        while (index := self._taken()) is not None:
+            self._compute(index, BaseException)
+
+    def _taken(self) -> int | None:
+        """The next item that nobody has begun; None if there is none, or too many results are waiting."""
+        with self._changed:
+            if self._begun >= min(len(self._items), self._handed + self._ahead):
+                return None
+            self._begun += 1
+            return self._begun - 1
+
+    def _compute(self, index: int, kept: type[BaseException]) -> None:
         try:
-            self.future.set_result(self.work(self.item))
-        except Exception as error:  # handed on where a thread would have handed it on
-            self.future.set_exception(error)
-        return True
-
-
-def _first(waiting: "deque[_Task[Item, Result]]") -> Result:
-    """The result of the first; until it is there, later ones are computed."""
-    first = waiting[0]
-    while not first.future.done() and any(task.taken_up() for task in waiting):
-        pass
-    waiting.popleft()
-    return first.future.result()
+            outcome = _Outcome(self._work(self._items[index]), None)
+        except kept as error:  # handed on in its turn
+            outcome = _Outcome(None, error)
+        with self._changed:
+            self._outcomes[index] = outcome
+            self._changed.notify_all()

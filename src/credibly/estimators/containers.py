@@ -211,6 +211,26 @@ def _without_gaps(cells: AnyArray) -> AnyArray:
     return filled.reshape(cells.shape)
 
 
+def note_plain(estimator: Any, X: Any, *labels: Any, reset: bool) -> bool:
+    """Whether scikit-learn would hand back an array of numbers, and one of labels, as they are after a long look.
+
+    If so the number of columns is noted and names of an earlier fit are forgotten, as it would do.
+    """
+    if not all(type(array) is np.ndarray for array in (X, *labels)):
+        return False
+    plain = X.ndim == 2 and X.size > 0 and X.dtype in (np.float64, np.float32)
+    beside = all(y.dtype.kind in "biu" and y.shape == X.shape[:1] for y in labels)
+    named_before = hasattr(estimator, "feature_names_in_")
+    as_before = not named_before and getattr(estimator, "n_features_in_", 0) == X.shape[-1]
+    if not (plain and beside and (reset or as_before)):
+        return False
+    if reset:
+        estimator.n_features_in_ = X.shape[1]
+    if named_before:
+        del estimator.feature_names_in_
+    return True
+
+
 # --- labels and targets -----------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,8 @@ class NoiseChoice(NamedTuple):
 
 def read_noise(label_noise: Any, *, softmax: bool) -> NoiseChoice | None:
     """What `label_noise=` means; None for labels that are taken at their word."""
+    if type(label_noise) is float and label_noise == 0:  # as it nearly always is
+        return None
     pair = isinstance(label_noise, Sequence | np.ndarray) and not isinstance(label_noise, str)
     if pair and (len(label_noise) != 2 or softmax):
         known = "one flip probability for all classes" if softmax else "two entries (eps01, eps10)"

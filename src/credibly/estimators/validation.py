@@ -18,7 +18,15 @@ from sklearn.utils.validation import (
 from credibly.data.columns import Columns, describe
 from credibly.data.source import LARGEST, SMALLEST, Code, MemoryRows, Rows, Start
 from credibly.errors import CellTypeError, InputError, NewClassError
-from credibly.estimators.containers import ENCODE, as_numeric, as_table, as_vector, named, refuse_weight_types
+from credibly.estimators.containers import (
+    ENCODE,
+    as_numeric,
+    as_table,
+    as_vector,
+    named,
+    note_plain,
+    refuse_weight_types,
+)
 from credibly.estimators.not_in_memory import is_stored, refuse_stored
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -211,6 +219,8 @@ def read_numbers(estimator: BaseEstimator, X: Any, *y: Any, reset: bool, sparse:
             f"X is sparse, which {type(estimator).__name__} does not take: its kernels look at every column. Use "
             "X.toarray() if it fits into memory, or a linear model, which takes sparse rows."
         )
+    if not more and note_plain(estimator, X, *y, reset=reset):
+        return (X, *y) if y else X
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "ensure_all_finite": False}
     try:
         return validate_data(estimator, X, *y, reset=reset, **options, **more)
@@ -270,9 +280,11 @@ def sorted_labels(y: AnyArray) -> tuple[AnyArray, Codes]:
         whole = y.astype(np.int64, copy=False)
         low, high = int(whole.min()), int(whole.max())
         if high - low < FEW_LABELS:
-            present = np.bincount(whole - low, minlength=high - low + 1) > 0
-            labels = np.flatnonzero(present) + low
-            return labels.astype(y.dtype), (np.cumsum(present) - 1)[whole - low]
+            above = whole - low
+            # Of two neighbours both are there.
+            present = np.bincount(above) > 0 if high - low > 1 else np.ones(high - low + 1, dtype=bool)
+            labels = (np.flatnonzero(present) + low).astype(y.dtype)
+            return labels, above if present.all() else (np.cumsum(present) - 1)[above]
     return np.unique(y, return_inverse=True)
 
 

@@ -13,22 +13,33 @@ from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Local, Report, Solution, Status, newton, silent
-from credibly.numerics.quasi_newton import Passes, Start, quasi_newton
+from credibly.numerics.quasi_newton import SLOWER, Passes, Start, quasi_newton
 from credibly.numerics.sgd import averaged_sweep
 
 MANY_ROWS = 40_000  # from here on every pass counts, and one mode is worth finding
 MANY_NUMBERS = 300_000  # rows times weights from which on the search starts from the mode of a sample:
-SAMPLE_SHARE = 20  # one row in twenty,
-ROWS_PER_WEIGHT = 20  # but at least so many for each weight,
+SAMPLE_SHARE = 60  # of so many rows as many as a Hessian costs gradients: where it is dear a good metric is worth more,
+LARGEST_SHARE = 10  # but at most one row in ten,
+ENOUGH_PER_WEIGHT = 1000  # and no more for each weight, however many rows there are;
+STORED_SHARE = 20  # where they are not in memory, one row in twenty: a pass costs more than any sample;
+ROWS_PER_WEIGHT = 20  # at least so many for each weight,
 MOST_NUMBERS = 10_000_000  # at most so many numbers: 80 megabytes,
 SAMPLE_GROWTH = (4, 16)  # and so many times more rows where
 HONEST = 3  # nats of loss for each weight are not left in the sample: a weight takes half a nat off its own rows
-SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left
+SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left,
+STEP_CARE = 0.2  # and that of one step alone, for which a bound is known,
 SAMPLE_STEPS = 30
+STRAIGHTER = 0.2  # how much less curvature changes from sample to sample than along the way from a start far off
+FIRST_PART = 50  # rows for each weight, from which the way to the mode of a sample starts; at least
+FIRST_ROWS = 1000  # so many: fewer take as long;
+PART_GROWTH = 5  # each later part has so many times more rows, of which one Newton step will do
 RANK = 1e-8  # of a weight's curvature that the weights before it must leave to it: rounding is some 1e-14
-HESSIAN_BASE = 2.2  # what a pass with a Gram matrix costs, in passes with the gradient alone,
-COLUMNS_PER_PASS = 60  # and columns that make it dearer by one more;
-WIDE_COLUMNS_PER_PASS = 25  # the same where gradients are compiled and Gram matrices are not
+HESSIAN_BASE, COLUMNS_PER_PASS = 1.4, 19  # gradients that a Hessian costs, and columns that make it one more;
+CLASSES_BASE, CLASSES_COLUMNS_PER_PASS = 2.2, 60  # the same for several classes,
+WIDE_BASE, WIDE_COLUMNS_PER_PASS = 2.2, 25  # and where gradients are compiled and Gram matrices are not
+CACHED_NUMBERS = 4_000_000  # of a table: in a larger one a gradient waits for the memory,
+WAITING = 1.75  # so many times as long as it computes,
+FEWEST_GRADIENTS = 1.5  # and a Hessian still costs so many gradients
 READING = 10.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
 UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
@@ -82,10 +93,16 @@ def hessian_cost(objective: Objective, n_weights: int) -> float:
     A weighted Gram matrix for every two classes; for rows that are not in memory, reading costs more than either.
     """
     K, d = len(objective.contrast), n_weights / objective.contrast.shape[1]
-    columns = COLUMNS_PER_PASS if K > 1 or d <= MOST_FUSED_COLUMNS else WIDE_COLUMNS_PER_PASS
-    in_memory = HESSIAN_BASE + max(1, K * (K - 1) // 2) * d / columns
+    if K > 1:
+        cost = CLASSES_BASE + K * (K - 1) // 2 * d / CLASSES_COLUMNS_PER_PASS
+    elif d > MOST_FUSED_COLUMNS:
+        cost = WIDE_BASE + d / WIDE_COLUMNS_PER_PASS
+    else:
+        cost = HESSIAN_BASE + d / COLUMNS_PER_PASS
+        if objective.rows.n_rows * d > CACHED_NUMBERS:
+            cost = max(FEWEST_GRADIENTS, cost / WAITING)
     reading = 0.0 if isinstance(objective.rows, MemoryRows) else READING
-    return float(reading + in_memory) / (reading + 1)
+    return float(reading + cost) / (reading + 1)
 
 
 def result_at(objective: Objective, solution: Solution) -> InferenceResult:
@@ -108,22 +125,75 @@ def sampled_start(objective: Objective, start: Array) -> Start | Array:
     the rest. Few rows, counts under a flat prior (zeros may be separated, and no loss tells) and what is not
     log-concave are left to Newton.
     """
-    x, n = start, objective.rows.n_rows
+    n, climb = objective.rows.n_rows, _Climb(objective.rows.n_rows, start)
     for size in sample_sizes(objective, start.size):
         sample = objective.sample(np.random.default_rng(0), size)  # the seed moves only the start, not the mode
-        distance = start.size * n / size  # squared, from the sample's mode to that of all rows, in standard deviations
-        watched = _Watched(sample, x, HONEST * start.size * n / size)
         try:
-            found = newton(watched.expand, x, tol=SAMPLE_CARE * distance, max_steps=SAMPLE_STEPS)
+            for part in part_sizes(size, objective, start.size):
+                climb.towards(sample.sample(np.random.default_rng(0), part))
+            found = climb.mode_of(sample)
+        except (_OverfittedSample, NotPositiveDefinite):
+            continue
+        # Its Hessian is off because the rows are few, and because its mode is not that of all rows.
+        rate = start.size / size * (1 + SLOWER * found.bend * n)
+        return Start(found.x, found.local.hessian, retreat=start, rate=rate, likely_bend=found.bend)
+    return climb.x
+
+
+class _Climb:
+    """A search through ever larger parts of the rows, each from the mode of the one before."""
+
+    def __init__(self, n_rows: int, x: Array) -> None:
+        self.n_rows, self.x = n_rows, x
+        self.bend = np.inf  # what a Newton step leaves of δ², over the square of δ², as the last search has seen it,
+        self.likely_bend = np.inf  # and as it will be from here on
+
+    def towards(self, part: Objective) -> None:
+        """Go to the mode of a part, unless that is no guide."""
+        try:
+            self.mode_of(part)
+        except (_OverfittedSample, NotPositiveDefinite):
+            self.bend = np.inf
+
+    def mode_of(self, part: Objective) -> Solution:
+        """About the mode of a part: with what is known from a smaller one, a single Newton step may be enough."""
+        distance = self.x.size * self.n_rows / part.rows.n_rows  # squared, to that of all rows, in standard deviations
+        watched = _Watched(part, self.x, HONEST * distance)
+        try:
+            found = self._stepped(watched, STEP_CARE * distance) if np.isfinite(self.bend) else None
+            if found is None:
+                found = self._searched(watched, SAMPLE_CARE * distance)
         except _OverfittedSample:
-            x = watched.x
-            continue
-        except NotPositiveDefinite:
-            continue
-        if objective.prior is None and not _determined(found.local.hessian):  # columns are constant in the sample
-            continue
-        return Start(found.x, found.local.hessian, retreat=start)
-    return x
+            self.x = watched.x
+            raise
+        if part.prior is None and not _determined(found.local.hessian):
+            raise NotPositiveDefinite("Columns are constant, or dependent, in this part of the rows.")
+        self.x = found.x
+        return found
+
+    def _stepped(self, watched: "_Watched", tol: float) -> Solution | None:
+        """One Newton step, if it is sure to come near enough."""
+        here = watched.expand(self.x)
+        step = -here.hessian.solve(here.grad)
+        expected = self.bend * float(here.grad @ step) ** 2
+        return (
+            Solution(self.x + step, here, Status.CONVERGED, 1, expected, self.likely_bend) if expected <= tol else None
+        )
+
+    def _searched(self, watched: "_Watched", tol: float) -> Solution:
+        """Newton from here on, which tells how far a step can be trusted."""
+        seen: list[float] = []
+        found = newton(
+            watched.expand,
+            self.x,
+            tol=tol,
+            max_steps=SAMPLE_STEPS,
+            report=lambda step, value, decrement: seen.append(decrement),
+        )
+        far = np.isinf(self.bend)
+        self.bend = seen[-1] / seen[-2] ** 2 if len(seen) > 1 else np.inf
+        self.likely_bend = STRAIGHTER * self.bend if far else self.bend
+        return found._replace(bend=self.likely_bend)
 
 
 def _determined(hessian: PSD) -> bool:
@@ -143,9 +213,21 @@ def sample_sizes(objective: Objective, n_weights: int) -> list[int]:
     if few or unwatched or not objective.log_concave:
         return []
     most = min(n // 2, max(needed, MOST_NUMBERS * outputs // n_weights))
-    size = min(most, max(needed, n // SAMPLE_SHARE))
-    larger = isinstance(objective.rows, MemoryRows)
-    return sorted({size, *(min(most, size * grown) for grown in SAMPLE_GROWTH if larger)})
+    if not isinstance(objective.rows, MemoryRows):
+        return [min(most, max(needed, n // STORED_SHARE))]
+    worth = min(n // LARGEST_SHARE, int(n * hessian_cost(objective, n_weights) / SAMPLE_SHARE))
+    size = min(most, max(needed, FIRST_ROWS, min(worth, ENOUGH_PER_WEIGHT * n_weights)))
+    return sorted({size, *(min(most, size * grown) for grown in SAMPLE_GROWTH)})
+
+
+def part_sizes(size: int, objective: Objective, n_weights: int) -> list[int]:
+    """How many rows the parts of a sample have through which a search comes near its mode; none if it is small."""
+    part = max(FIRST_ROWS, FIRST_PART * n_weights // min(2, objective.contrast.shape[1]))
+    sizes = []
+    while 2 * part <= size:
+        sizes.append(part)
+        part *= PART_GROWTH
+    return sizes
 
 
 def _labels(objective: Objective) -> bool:

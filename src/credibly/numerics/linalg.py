@@ -85,7 +85,7 @@ class PSD(Definite):
     def of(cls, matrix: Array, what: str) -> Self:
         """Factorise a matrix of which only the lower triangle is read; `what` names it in the error."""
         factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
-        if info != 0 or not np.isfinite(np.diag(factor)).all():  # NaN passes LAPACK unnoticed
+        if info != 0 or not np.isfinite(factor.trace()):  # NaN passes LAPACK unnoticed
             raise NotPositiveDefinite(f"{what} is not positive definite ({_smallest_eigenvalue(matrix)}).")
         return cls(factor)
 
@@ -99,7 +99,7 @@ class PSD(Definite):
         scaled *= s[:, None]
         scaled.flat[:: len(K) + 1] += 1.0
         factor, info = lapack.dpotrf(scaled.T, lower=1, clean=1, overwrite_a=1)  # Fortran order: no copy
-        if info != 0 or not np.isfinite(np.diag(factor)).all():
+        if info != 0 or not np.isfinite(factor.trace()):
             raise NotPositiveDefinite(f"the kernel matrix is not positive semi-definite ({_smallest_eigenvalue(K)}).")
         return cls(factor)
 
@@ -193,6 +193,8 @@ def upper_factor(G: Array) -> Array:
     1e-12
     """
     R, left = np.array(G), len(G)
+    if not np.tril(G, -1).any():  # scales alone
+        return R
     for column in range(len(G)):
         below = column + 1 + np.flatnonzero(R[column + 1 :, column])  # some of them put there by earlier rotations
         for row in below.tolist():

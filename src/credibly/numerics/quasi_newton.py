@@ -41,7 +41,7 @@ FALLING = 0.25  # by which δ² must fall in a step, or the metric is of no use
 FIRST_RATE = 0.05  # by which δ² falls in the first step, as a guess: the Hessian of a sample is a tenth or two off
 CHEAP = 1.25  # cost of a Hessian in gradients, up to which it is asked for every time
 MARGIN = 10.0  # for predictions made from what was seen so far
-STILL_CLOSE = 1e-5  # κ²δ² at which a Newton step and one more reach the goal: they leave its third power
+SLOWER = 2.0  # κ²δ² times that is by how much δ² falls in steps with the Hessian of a point δ² away
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,8 @@ class Start(NamedTuple):
     retreat: Array  # where damped Newton starts if x turns out to be no place to start from
     gradient: Array | None = None  # at x, where it is known; the metric is the Hessian then
     bend: float = np.inf  # κ², where a search nearby has told
+    rate: float = FIRST_RATE  # by which δ² is likely to fall in the first step
+    likely_bend: float = np.inf  # κ² as good as a sample tells: enough for plans, not for promises
 
 
 def quasi_newton(
@@ -155,21 +157,22 @@ class _Search:
         self.start, self.x, self.metric = start, start.retreat, Metric(start.metric)
         self.expanded = 0  # points with a Hessian
         self.last = np.inf  # δ² one step before
-        self.bend = start.bend  # κ²
+        self.bend, self.likely_bend = start.bend, start.likely_bend  # κ², for promises and for plans
 
     def run(self, max_steps: int) -> Solution | None:
         """The minimum, or None where damped Newton has to go on from `x`."""
         here = self._first()
+        most, seen = np.inf, False  # δ² that can still be called a step ahead; whether that was a Newton step
         for _ in range(MOST_PASSES):
             step = -self.metric.solve(here.gradient)
             decrement = float(-here.gradient @ step)
             if here.local is not None:
                 self.report(self.expanded - 1, here.local.value, decrement)
             if 0 < self.last**2 < np.inf:
-                self.bend = min(self.bend, decrement / self.last**2)
+                self._learn_bend(decrement / self.last**2, seen)
             if here.local is not None and (ended := self._ended(here.x, here.local, step, decrement)) is not None:
                 return ended
-            if not decrement < self.last:  # or not a number: the step was no good
+            if not decrement < most:  # or not a number: the step was no good
                 return None
             self.x = here.x
             ask = self._hessian_pays(decrement, here.exact)
@@ -179,7 +182,15 @@ class _Search:
             here = self._look(self.x + step, with_hessian=ask)
             if here.local is None:
                 self.metric = self.metric.learn(step, here.gradient - before.gradient)
+            seen = before.exact
+            most = decrement if seen or here.local is None else decrement / FALLING  # two metrics may differ
         return None
+
+    def _learn_bend(self, ratio: float, seen: bool) -> None:
+        """A Newton step shows κ² where we are; a step in another metric leaves more, and only bounds it."""
+        self.bend = ratio if seen else min(self.bend, ratio)
+        if seen:
+            self.likely_bend = np.inf
 
     def _first(self) -> "_Point":
         x, gradient = self.start.x, self.start.gradient
@@ -213,16 +224,39 @@ class _Search:
         """Whether to ask for the Hessian at the next point: it ends the search there, or makes it shorter."""
         if self.passes.hessian_cost <= CHEAP:
             return True
-        rate = decrement / self.last if np.isfinite(self.last) else FIRST_RATE
-        expected = self.bend * decrement**2 if exact else rate * decrement
-        if self._goal(expected) >= 1:
+        bend = min(self.bend, self.likely_bend)
+        rate = decrement / self.last if np.isfinite(self.last) else self.start.rate
+        expected = bend * decrement**2 if exact else rate * decrement
+        needed = self._needed(bend)
+        if expected <= needed:
             return True
-        if exact or not np.isfinite(self.bend):  # the metric is new
+        if exact or not np.isfinite(bend):  # the metric is new
             return False
-        gradients = np.log(self._goal(decrement)) / np.log(rate)  # still to go with this metric
-        return rate > FALLING or (gradients > self.passes.hessian_cost + 1 and self.bend * expected <= STILL_CLOSE)
+        return rate > FALLING or self._on_the_way(expected, rate, bend, needed)
 
-    def _goal(self, decrement: float) -> float:
-        """How far below what is needed a δ² is, as a ratio: from 1 on, the Hessian there will do."""
-        needed = HESSIAN_CHANGE**2 / self.bend if self.bend > 0 else np.inf
-        return max(needed, self.tol) / (MARGIN * decrement) if decrement > 0 else np.inf
+    def _on_the_way(self, expected: float, rate: float, bend: float, needed: float) -> bool:
+        """Whether the Hessian at the next point, some gradients and the last Hessian cost less than any other plan.
+
+        Others ask for it some gradients later, or only at the end.
+        """
+        to_the_end = _passes_until(needed, expected, rate)
+        before = np.arange(to_the_end)  # gradients that come first
+        left = expected * rate**before  # δ² at the Hessian
+        after = [_passes_until(needed, bend * here**2, SLOWER * bend * here) for here in left]
+        costs = before + np.array(after) + self.passes.hessian_cost
+        return bool(costs[0] <= min(costs.min(), to_the_end))
+
+    def _needed(self, bend: float) -> float:
+        """The δ² at which a Hessian will do as that of the minimum, with a margin."""
+        moved = HESSIAN_CHANGE**2 / bend if bend > 0 else np.inf
+        return max(moved, self.tol) / MARGIN
+
+
+def _passes_until(needed: float, first: float, rate: float) -> float:
+    """How many passes come to the δ² that is needed, if the next one finds `first` and each later one `rate` of it.
+
+    Parts of passes count too: of plans that take as many, the one with most to spare.
+    """
+    if first <= needed:
+        return 1.0
+    return float(1 + np.log(needed / first) / np.log(rate)) if rate < 1 else np.inf
