@@ -20,7 +20,22 @@ import numpy as np
 
 from credibly.numerics._fused_base import LN2_HIGH, LN2_LOW, ROUNDER, exact, exponent, fast, log_of_quotient, mantissa
 from credibly.numerics._fused_rows import exp_minus_abs
-from credibly.numerics._fused_tile import TILE, Steps, add_products, fill, mirror, new_frame, part, scaled_rows, scores
+from credibly.numerics._fused_lines import LINE
+from credibly.numerics._fused_softmax_grams import SLOT, add_grams, by_pair, slots
+from credibly.numerics._fused_softmax_lines import (
+    FEWEST,
+    MOST,
+    Lines,
+    add_each,
+    add_lines,
+    add_totals,
+    by_column,
+    line_scores,
+    line_slopes,
+    new_columns,
+    row_counts,
+)
+from credibly.numerics._fused_tile import TILE, Steps, add_products, fill, new_frame, part, scores
 from credibly.numerics.arrays import Array
 
 Block = tuple[Array, Steps, Array, Array]  # X flat, its steps, y, weight (or nothing)
@@ -117,7 +132,7 @@ def slopes(k: int, y: Array, weight: Array, inverse: Array, others: Array, p: Ar
 
 @exact
 def softmax(tile: Tile, n: int) -> None:
-    """From the scores in F: probabilities, slopes, and the log probabilities of the labels in work[3]."""
+    """From the scores in F: probabilities and slopes; leaves what `log_likelihood` needs."""
     y, top, rest = tile.y[:n], tile.work[0, :n], tile.work[1, :n]
     largest(tile.F, top)
     clear(tile.work, n)
@@ -128,24 +143,24 @@ def softmax(tile: Tile, n: int) -> None:
         inverse[r] = 1.0 / (1.0 + rest[r])
     for k in range(tile.F.shape[0]):
         slopes(k, y, tile.weight[:n], inverse, tile.work[2, :n], tile.P[k, :n], tile.G[k, :n])
-    log_one_plus(rest, tile.work[3, :n])
 
 
 # --- The walk -------------------------------------------------------------------------------------
 
 
 @fast
-def weighted_total(weight: Array, values: Array) -> float:
-    """Σ weight · values."""
-    total = 0.0
-    for r in range(weight.size):
-        total += weight[r] * values[r]
+def log_likelihood(tile: Tile, n: int) -> float:
+    """Σ weight · log p of the labels, of which `softmax` has left the scores less the largest, and the others' sum."""
+    weight, log_prob, total = tile.weight[:n], tile.work[3, :n], 0.0
+    log_one_plus(tile.work[1, :n], log_prob)
+    for r in range(n):
+        total += weight[r] * log_prob[r]
     return total
 
 
 @fast
-def expand(block: Block, start: int, tile: Tile) -> tuple[int, float]:
-    """Fill the tile from this row on; its length and log likelihood."""
+def expand(block: Block, start: int, tile: Tile) -> int:
+    """Fill the tile from this row on; its length."""
     X, steps, y, weight = block
     rows = (start, min(TILE, y.size - start))
     n = fill(X, steps, rows, tile.frame, tile.Z)
@@ -156,7 +171,7 @@ def expand(block: Block, start: int, tile: Tile) -> tuple[int, float]:
     for k in range(tile.W.shape[0]):
         scores(tile.Z, tile.W[k], tile.F[k, :n])
     softmax(tile, n)
-    return n, weighted_total(tile.weight[:n], tile.work[3, :n])
+    return n
 
 
 @fast
@@ -168,25 +183,40 @@ def add_score(tile: Tile, n: int, score: Array) -> None:
 
 
 @fast
-def gradient(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Array]:
-    """Log likelihood of a block and its score, (≥ D, ≥ K)."""
+def gradient(block: Block, center: Array, scale: Array, W: Array) -> Array:
+    """Score of a block, (≥ D, ≥ K)."""
     tile = new_tile(center, scale, W)
-    value, score = 0.0, np.zeros((tile.W.shape[1], tile.G.shape[0]))
-    for start in range(0, block[2].size, TILE):
-        n, log_prob = expand(block, start, tile)
-        value += log_prob
+    score = np.zeros((tile.W.shape[1], tile.G.shape[0]))
+    done = add_score_of_lines(block, tile, score)
+    for start in range(done, block[2].size, TILE):
+        n = expand(block, start, tile)
         add_score(tile, n, score)
-    return value, score
+    return score
 
 
 @fast
-def add_grams(tile: Tile, n: int, pairs: Array, four: Array, H: Array) -> None:
-    """Add Z diag(pair) Zᵀ for every pair of classes, in blocks that touch the lower triangle."""
-    for i in range(0, tile.W.shape[1], 4):
-        for m in range(pairs.shape[0]):
-            scaled_rows(tile.Z, i, pairs[m, :n], four)
-            for j in range(0, i + 4, 3):
-                add_products(four, 0, tile.Z, j, n, H[m], i)
+def add_score_of_lines(block: Block, tile: Tile, score: Array) -> int:
+    """Add the score of the rows that can be read where they lie; how many that are."""
+    X, steps, y, weight = block
+    K, d = tile.W.shape[0], tile.frame.shape[1]
+    whole, at_once = row_counts(y.size, d, steps)
+    if not whole:
+        return 0
+    lines = Lines(X, steps[0], d, new_columns(tile.frame, tile.W))
+    F, G = np.empty((lines.C.shape[0], at_once)), np.zeros((lines.C.shape[0], at_once))
+    T, ones = np.zeros(lines.C.shape), np.zeros(K)
+    for start in range(0, whole, at_once):
+        rows = (start, min(at_once, whole - start))
+        line_scores(lines, rows, K, F)
+        if tile.ones:
+            add_each(tile.W[:, d], K, rows[1], F)
+        line_slopes(F, K, (y, weight), rows, G)
+        add_lines(lines, rows, K, G, T)
+        add_totals(G, K, rows[1], ones)
+    by_column(T, tile.frame, K, score)
+    for k in range(K if tile.ones else 0):
+        score[d, k] += ones[k]
+    return whole
 
 
 @fast
@@ -205,15 +235,15 @@ def products(tile: Tile, n: int, pairs: Array) -> None:
 def sums(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Array, Array]:
     """Log likelihood of a block, its score (≥ D, ≥ K) and the grams of all pairs of classes."""
     tile = new_tile(center, scale, W)
-    K, D = tile.W.shape
-    pairs, four = np.empty((K * (K - 1) // 2, TILE)), np.empty((4, TILE))
-    value, score, H = 0.0, np.zeros((D, tile.G.shape[0])), np.zeros((pairs.shape[0], D, D + 2))
+    K, D, step = W.shape[0], W.shape[1], block[1][0] if block[1][1] == 1 else 0
+    pairs = K * (K - 1) // 2
+    S, A, H = np.zeros((max(pairs, FEWEST), TILE)), np.empty((MOST, TILE)), np.zeros(slots(pairs, D) * SLOT)
+    lines = -(-TILE * step * SLOT // (LINE * H.size))  # all of the next tile
+    value, score = 0.0, np.zeros((tile.W.shape[1], tile.G.shape[0]))
     for start in range(0, block[2].size, TILE):
-        n, log_prob = expand(block, start, tile)
-        value += log_prob
+        n = expand(block, start, tile)
+        value += log_likelihood(tile, n)
         add_score(tile, n, score)
-        products(tile, n, pairs)
-        add_grams(tile, n, pairs, four, H)
-    for m in range(pairs.shape[0]):
-        mirror(H[m])
-    return value, score, H
+        products(tile, n, S)
+        add_grams(tile.Z, D, S, pairs, n, A, H, (block[0], (start + TILE) * step, lines))
+    return value, score, by_pair(H, pairs, D)

@@ -207,7 +207,7 @@ def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
     if kind == SOFTMAX:
         value, score, grams = _kernels(kind).sums(*arguments)
-        return Sums(value, _by_class(score, K, D), softmax_information(grams[:, :D, :D], K, D))
+        return Sums(value, _by_class(score, K, D), softmax_information(grams, K, D))
     value, score, information = _kernels(kind).sums(KINDS[kind], *arguments)
     return Sums(value, score[:D], information[:D, :D].copy())
 
@@ -217,7 +217,7 @@ def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> Array:
     K, D = W.shape
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
     if kind == SOFTMAX:
-        return _by_class(_kernels(kind).gradient(*arguments)[1], K, D)
+        return _by_class(_kernels(kind).gradient(*arguments), K, D)
     score: Array = _kernels(kind).gradient(KINDS[kind], *arguments)[:D]
     return score
 

@@ -1,0 +1,141 @@
+"""The weighted Gram matrices of all pairs of classes over a tile, compiled: several pairs at a time.
+
+A column of the design is multiplied by the weights of some pairs; the products of those with every column before it are
+what the matrices of these pairs have in that row. So nothing is computed twice, and but for the last column of a row
+nothing above the diagonal.
+
+Notation
+--------
+====  ==============================================================  ================
+Z     a tile of the design, as in `_fused_tile`                       (≥ D, TILE)
+S     weights of the rows, one for each pair of classes               (≥ pairs, TILE)
+A     column i of Z times some of these weights                       (MOST, TILE)
+H     sums, in the order in which they are made, a slot for each      (slots · SLOT,)
+      some pairs, column i and SPAN columns j
+====  ==============================================================  ================
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba.core import cgutils, types
+
+from credibly.numerics._fused_base import fast, machine_code
+from credibly.numerics._fused_lines import LINE, send_for
+from credibly.numerics._fused_softmax_lines import FEWEST, MOST, group_size
+from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, wide_intrinsic
+from credibly.numerics._fused_tile import TILE
+from credibly.numerics._fused_vectors import WORD
+from credibly.numerics.arrays import Array
+
+SPAN = 4 if AVX512 else 2  # columns j at a time: the sums for five pairs fit the registers
+SLOT = -(-MOST * SPAN // WIDTH) * WIDTH
+
+Coming = tuple[Array, int, int]  # rows that come next: where they lie, from where on, and lines of memory at a time
+
+
+def _sums(pairs: int, columns: int) -> Callable[..., Any]:
+    """H[to + pairs·q + m] += Σ_r A[m, r] Z[j + q, r], m < pairs, q < columns, r < n (a multiple of WIDTH)."""
+
+    def build(  # noqa: PLR0913, PLR0917 - an instruction in all but name
+        typing: Any, A: Any, Z: Any, j: Any, n: Any, H: Any, to: Any
+    ) -> tuple[Any, Callable[..., Any]]:
+        def generate(v: WideVectors) -> None:
+            A, Z, j, n, H, to = v.args
+            build = v.builder
+            sums = [[v.variable() for _ in range(pairs)] for _ in range(columns)]
+            scaled = [v.in_row(A, WORD(m), WORD(0)) for m in range(pairs)]
+            plain = [v.in_row(Z, build.add(j, WORD(q)), WORD(0)) for q in range(columns)]
+            with cgutils.for_range_slice(build, WORD(0), n, WORD(WIDTH), inc=True) as (r, _):
+                z = [v.load(Z, build.add(row, r)) for row in plain]
+                for m, row in enumerate(scaled):
+                    a = v.load(A, build.add(row, r))
+                    for q in range(columns):
+                        build.store(v.plus_product(build.load(sums[q][m]), a, z[q]), sums[q][m])
+            for t, total in enumerate(v.totals([build.load(total) for column in sums for total in column])):
+                at = build.add(to, WORD(t * WIDTH))
+                v.store(build.fadd(v.load(H, at), total), H, at)
+
+        return wide_intrinsic(generate, A, Z, types.intp, types.intp, H, types.intp)
+
+    build.__name__ = f"_sums_{pairs}_{columns}"
+    return machine_code(build)
+
+
+_sums_3, _sums_4, _sums_5 = (_sums(pairs, SPAN) for pairs in range(FEWEST, MOST + 1))
+_half_3, _half_4, _half_5 = (_sums(pairs, 2) for pairs in range(FEWEST, MOST + 1))
+
+
+@fast
+def _scaled(z: Array, S: Array, m: int, size: int, n: int, A: Array) -> None:  # noqa: PLR0913, PLR0917
+    """A[p] = z · S[m + p], p < size."""
+    for p in range(size):
+        s, a = S[m + p], A[p]
+        for r in range(n):
+            a[r] = z[r] * s[r]
+
+
+@fast
+def _add_slot(size: int, half: bool, A: Array, Z: Array, j: int, n: int, H: Array, to: int) -> None:  # noqa: PLR0913, PLR0917
+    """One slot: `size` pairs, SPAN columns from j on, or two."""
+    if half:
+        if size == 5:
+            _half_5(A, Z, j, n, H, to)
+        elif size == 4:
+            _half_4(A, Z, j, n, H, to)
+        else:
+            _half_3(A, Z, j, n, H, to)
+    elif size == 5:
+        _sums_5(A, Z, j, n, H, to)
+    elif size == 4:
+        _sums_4(A, Z, j, n, H, to)
+    else:
+        _sums_3(A, Z, j, n, H, to)
+
+
+@fast
+def slots(pairs: int, D: int) -> int:
+    """How many slots there are."""
+    groups, m = 0, 0
+    while m < pairs:
+        m += group_size(pairs, m)
+        groups += 1
+    columns = 0
+    for i in range(D):
+        columns += i // SPAN + 1
+    return groups * columns
+
+
+@fast
+def add_grams(Z: Array, D: int, S: Array, pairs: int, n: int, A: Array, H: Array, coming: Coming) -> None:  # noqa: PLR0913, PLR0917
+    """Add Z diag(s) Zᵀ for every pair's weights s; meanwhile the rows that come next are sent for."""
+    X, ahead, lines = coming
+    to, m = 0, 0
+    while m < pairs:
+        size = group_size(pairs, m)
+        for i in range(D):
+            _scaled(Z[i], S, m, size, n, A)
+            for j in range(0, i + 1, SPAN):
+                send_for(X, ahead, lines)
+                ahead += LINE * lines
+                _add_slot(size, i - j < 2, A, Z, j, n, H, to)
+                to += SLOT
+        m += size
+
+
+@fast
+def by_pair(H: Array, pairs: int, D: int) -> Array:
+    """The matrices, (pairs, D, D), out of their slots."""
+    grams = np.empty((pairs, D, D))
+    to, m = 0, 0
+    while m < pairs:
+        size = group_size(pairs, m)
+        for i in range(D):
+            for j in range(0, i + 1, SPAN):
+                for q in range(min(SPAN, i + 1 - j)):
+                    for p in range(min(size, pairs - m)):
+                        grams[m + p, i, j + q] = grams[m + p, j + q, i] = H[to + size * q + p]
+                to += SLOT
+        m += size
+    return grams

@@ -1,0 +1,111 @@
+"""Vectors as wide as the machine has them, in LLVM's own words: eight numbers and 32 of them, or four and 16."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba.core import types
+from numba.core.registry import cpu_target
+
+from credibly.numerics._fused_base import EXP, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, ROUNDER
+from credibly.numerics._fused_vectors import LANE, NUMBER, WORD, Vectors
+
+# What numba compiles for, which is also what it keeps compiled code by
+AVX512 = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2]
+WIDTH = 8 if AVX512 else 4
+VECTOR = ir.VectorType(NUMBER, WIDTH)
+ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
+
+
+class WideVectors(Vectors):
+    """`Vectors` of WIDTH numbers."""
+
+    def load(self, array: Any, offset: Any) -> Any:
+        """WIDTH numbers from there on."""
+        return self.builder.load(self.at(array, offset, VECTOR), align=8)
+
+    def store(self, vector: Any, array: Any, offset: Any) -> None:
+        """WIDTH numbers to there."""
+        self.builder.store(vector, self.at(array, offset, VECTOR), align=8)
+
+    def pick(self, a: Any, b: Any, *lanes: int) -> Any:
+        """A vector of lanes of a, then b."""
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(LANE, len(lanes)), list(lanes)))
+
+    def spread(self, array: Any, offset: Any) -> Any:
+        """One number in all lanes."""
+        one = self.builder.load(self.at(array, offset, NUMBER), align=8)
+        first = self.builder.insert_element(ir.Constant(VECTOR, ir.Undefined), one, LANE(0))
+        return self.pick(first, first, *[0] * WIDTH)
+
+    def variable(self) -> Any:
+        """Where a vector that changes in a loop is kept (in a register, after all); zero at first."""
+        with self.builder.goto_entry_block():
+            place = self.builder.alloca(VECTOR)
+        self.builder.store(ZERO, place)
+        return place
+
+    def constant(self, x: float) -> Any:
+        """A number in all lanes."""
+        return ir.Constant(VECTOR, [x] * WIDTH)
+
+    def exponential(self, x: Any) -> Any:
+        """e^x, x ≤ 0, by the steps of `exponential` in `_fused_base`; 0 where no normal number."""
+        build, times, whole = self.builder, self.constant, ir.VectorType(WORD, WIDTH)
+        rounded = self.plus_product(times(ROUNDER), x, times(LOG2_E))
+        k = build.fsub(rounded, times(ROUNDER))
+        t = self.plus_product(self.plus_product(x, k, times(-LN2_HIGH)), k, times(-LN2_LOW))
+        p = times(EXP[-1])
+        for c in EXP[-2::-1]:
+            p = self.plus_product(times(c), p, t)
+        bits = build.add(build.bitcast(rounded, whole), ir.Constant(whole, [1023] * WIDTH))
+        power = build.bitcast(build.shl(bits, ir.Constant(whole, [52] * WIDTH)), VECTOR)
+        return build.select(build.fcmp_ordered("<", x, times(LOWEST)), ZERO, build.fmul(p, power))
+
+    def is_label(self, labels: Any, k: Any) -> Any:
+        """Which of these labels, as numbers, are class k."""
+        number = self.builder.sitofp(k, NUMBER)
+        first = self.builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, LANE(0))
+        return self.builder.fcmp_ordered("==", labels, self.pick(first, first, *[0] * WIDTH))
+
+    def totals(self, vectors: Sequence[Any]) -> list[Any]:
+        """The sums of the lanes of each of these, in as few vectors; zeros past the last."""
+        padded = [*vectors, *[ZERO] * (-len(vectors) % WIDTH)]
+        return [self._total(padded[k : k + WIDTH], 1) for k in range(0, len(padded), WIDTH)]
+
+    def across_few(self, vectors: Sequence[Any]) -> Any:
+        """The sums of the lanes of a power of two of vectors, in a vector that has as many lanes."""
+        few, step = list(vectors), 1
+        while len(few) > 1:
+            few, step = self._halved(few, step), 2 * step
+        width = WIDTH
+        while width > step:
+            width //= 2
+            lower, upper = (self.pick(few[0], few[0], *range(k, k + width)) for k in (0, width))
+            few = [self.builder.fadd(lower, upper)]
+        return few[0]
+
+    def store_short(self, vector: Any, array: Any, offset: Any) -> None:
+        """As many numbers as it has to there."""
+        self.builder.store(vector, self.at(array, offset, vector.type), align=8)
+
+    def _total(self, vectors: Sequence[Any], step: int) -> Any:
+        """Add lanes that are `step` apart, two vectors at a time, until one is left."""
+        return vectors[0] if step == WIDTH else self._total(self._halved(vectors, step), 2 * step)
+
+    def _halved(self, vectors: Sequence[Any], step: int) -> list[Any]:
+        """Half as many vectors, of sums of lanes that are `step` apart."""
+        lower = [lane if not lane & step else WIDTH + lane - step for lane in range(WIDTH)]
+        upper = [lane + step if not lane & step else WIDTH + lane for lane in range(WIDTH)]
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        return [self.builder.fadd(self.pick(a, b, *lower), self.pick(a, b, *upper)) for a, b in pairs]
+
+
+def wide_intrinsic(generate: Callable[[WideVectors], None], *arguments: Any) -> tuple[Any, Callable[..., Any]]:
+    """What numba asks of an intrinsic that returns nothing: its signature and its generator."""
+
+    def whole(context: Any, builder: Any, signature: Any, args: Sequence[Any]) -> Any:
+        generate(WideVectors(context, builder, signature, args))
+        return context.get_dummy_value()
+
+    return types.void(*arguments), whole
