@@ -96,15 +96,38 @@ def _add_slot(size: int, half: bool, A: Array, Z: Array, j: int, n: int, H: Arra
 
 @fast
 def slots(pairs: int, D: int) -> int:
-    """How many slots there are."""
-    groups, m = 0, 0
-    while m < pairs:
-        m += group_size(pairs, m)
-        groups += 1
+    """How many slots the matrices fill."""
     columns = 0
     for i in range(D):
         columns += i // SPAN + 1
-    return groups * columns
+    return -(-pairs // MOST) * columns
+
+
+@fast
+def add_score(Z: Array, D: int, G: Array, K: int, n: int, H: Array) -> None:  # noqa: PLR0913, PLR0917
+    """Add Z Gᵀ to sums in slots of their own."""
+    to, k = 0, 0
+    while k < K:
+        size = group_size(K, k)
+        for j in range(0, D, SPAN):
+            _add_slot(size, False, G[k : k + size], Z, j, n, H, to)
+            to += SLOT
+        k += size
+
+
+@fast
+def by_class(H: Array, score: Array) -> None:
+    """Add those sums to a score, (K, D)."""
+    K, D = score.shape
+    to, k = 0, 0
+    while k < K:
+        size = group_size(K, k)
+        for j in range(0, D, SPAN):
+            for q in range(min(SPAN, D - j)):
+                for p in range(min(size, K - k)):
+                    score[k + p, j + q] += H[to + size * q + p]
+            to += SLOT
+        k += size
 
 
 @fast

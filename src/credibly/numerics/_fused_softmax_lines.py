@@ -24,7 +24,8 @@ import numpy as np
 from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
-from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, ZERO, WideVectors, wide_intrinsic
+from credibly.numerics._fused_softmax_rows import slopes
+from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, wide_intrinsic
 from credibly.numerics._fused_tile import TILE, Steps
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array
@@ -120,41 +121,13 @@ _dots_3, _dots_4, _dots_5 = map(_dots, range(FEWEST, MOST + 1))
 _pulls_3, _pulls_4, _pulls_5 = map(_pulls, range(FEWEST, MOST + 1))
 
 
-@machine_code
-def _slopes(  # noqa: PLR0913, PLR0917 - an instruction in all but name
-    typing: Any, F: Any, K: Any, y: Any, at: Any, G: Any, r: Any
-) -> tuple[Any, Callable[..., Any]]:
-    """G[k, r + i] = 1[y[at + i] = k] - p_k of the scores F[:K, r + i], i < WIDTH; for the label the others' share."""
-
-    def generate(v: WideVectors) -> None:
-        F, K, y, at, G, r = v.args
-        build, one = v.builder, WORD(1)
-        label, top, total, others = v.load(y, at), v.variable(), v.variable(), v.variable()
-        build.store(v.load(F, r), top)
-        with cgutils.for_range_slice(build, one, K, one, inc=True) as (k, _):
-            f, largest = v.load(F, v.in_row(F, k, r)), build.load(top)
-            build.store(build.select(build.fcmp_ordered(">", f, largest), f, largest), top)
-        with cgutils.for_range(build, K) as loop:
-            power = v.exponential(build.fsub(v.load(F, v.in_row(F, loop.index, r)), build.load(top)))
-            v.store(power, G, v.in_row(G, loop.index, r))
-            build.store(build.fadd(build.load(total), power), total)
-            build.store(build.fadd(build.load(others), build.select(v.is_label(label, loop.index), ZERO, power)), others)
-        inverse = build.fdiv(v.constant(1.0), build.load(total))
-        with cgutils.for_range(build, K) as loop:
-            place = v.in_row(G, loop.index, r)
-            share = build.select(v.is_label(label, loop.index), build.load(others), build.fneg(v.load(G, place)))
-            v.store(build.fmul(share, inverse), G, place)
-
-    return wide_intrinsic(generate, F, types.intp, y, types.intp, G, types.intp)
-
-
 @fast
 def line_slopes(F: Array, K: int, beside: tuple[Array, Array], rows: tuple[int, int], G: Array) -> None:
     """Slopes at the scores F of these rows, times their weights, if there are any."""
     start, n = rows
     y, weight = beside
     for r in range(0, n, WIDTH):
-        _slopes(F, K, y, start + r, G, r)
+        slopes(F, K, y, start + r, G, r)
     for k in range(K if weight.size else 0):
         g = G[k]
         for r in range(n):
@@ -202,14 +175,14 @@ def new_columns(frame: Array, W: Array) -> Array:
 
 
 @fast
-def by_column(T: Array, frame: Array, K: int, score: Array) -> None:
-    """Add totals by groups to those of columns, (≥ D, ≥ K), in units of the frame."""
+def by_column(T: Array, frame: Array, score: Array) -> None:
+    """Add totals by groups to those of columns, (K, D), in units of the frame."""
     d = frame.shape[1]
     for lane in range(T.shape[1] if d >= WIDTH else 0):
         group = lane - lane % WIDTH
         column = min(group, d - WIDTH) + lane % WIDTH
-        for k in range(K if column >= group else 0):
-            score[column, k] += T[k, lane] * frame[1, column]
+        for k in range(score.shape[0] if column >= group else 0):
+            score[k, column] += T[k, lane] * frame[1, column]
 
 
 @fast

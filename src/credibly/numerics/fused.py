@@ -207,7 +207,7 @@ def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
     if kind == SOFTMAX:
         value, score, grams = _kernels(kind).sums(*arguments)
-        return Sums(value, _by_class(score, K, D), softmax_information(grams, K, D))
+        return Sums(value, score.reshape(-1), softmax_information(grams, K, D))
     value, score, information = _kernels(kind).sums(KINDS[kind], *arguments)
     return Sums(value, score[:D], information[:D, :D].copy())
 
@@ -217,7 +217,7 @@ def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> Array:
     K, D = W.shape
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
     if kind == SOFTMAX:
-        return _by_class(_kernels(kind).gradient(*arguments), K, D)
+        return np.asarray(_kernels(kind).gradient(*arguments)).reshape(-1)
     score: Array = _kernels(kind).gradient(KINDS[kind], *arguments)[:D]
     return score
 
@@ -234,11 +234,6 @@ def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
     kernels = _kernels(COLUMNS)
     mean, scatter, low, high = kernels.sums_down(_as_compiled(X.T)) if down else kernels.sums(_as_compiled(X))
     return mean, scatter, low, high
-
-
-def _by_class(score: Array, K: int, D: int) -> Array:
-    """What the kernel has column by column, and padded, as one vector."""
-    return np.ascontiguousarray(score[:D, :K].T).reshape(-1)
 
 
 # --- The compiled modules -------------------------------------------------------------------------
