@@ -23,7 +23,7 @@ from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import LINE
-from credibly.numerics._fused_softmax_grams import SLOT, SPAN, add_grams, add_score, by_class, by_pair, slots
+from credibly.numerics._fused_softmax_grams import SLOT, SPAN, add_grams, add_score, by_class, information, slots
 from credibly.numerics._fused_softmax_lines import (
     FEWEST,
     MOST,
@@ -42,9 +42,9 @@ from credibly.numerics._fused_softmax_rows import expansion, log_one_plus
 from credibly.numerics._fused_softmax_vectors import WIDTH, WideVectors, wide_intrinsic
 from credibly.numerics._fused_tile import LANES, TILE, Steps, fill, new_frame, part
 from credibly.numerics._fused_vectors import WORD
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import Array, Codes
 
-Block = tuple[Array, Steps, Array, Array]  # X flat, its steps, y, weight (or nothing)
+Block = tuple[Array, Steps, Codes, Array]  # X flat, its steps, y, weight (or nothing)
 
 
 class Tile(NamedTuple):
@@ -55,7 +55,8 @@ class Tile(NamedTuple):
     K: int
     ones: int  # rows of Z that are one
     Z: Array  # (≥ D, TILE)
-    beside: Array  # (4, TILE): labels and weights, zero past the end of the block; what `expansion` leaves
+    y: Codes  # (TILE,); zero past the end of the block,
+    beside: Array  # (3, TILE): as are the weights; what `expansion` leaves
     F: Array  # (≥ K, TILE)
     P: Array  # (≥ K, TILE)
     G: Array  # (≥ K, TILE)
@@ -69,9 +70,9 @@ def new_tile(center: Array, scale: Array, W: Array) -> Tile:
     for k in range(K):
         for i in range(W.shape[1]):
             padded[k, i] = W[k, i]
-    Z, beside = np.zeros((D, TILE)), np.empty((4, TILE))
+    Z, y, beside = np.zeros((D, TILE)), np.empty(TILE, np.int64), np.empty((3, TILE))
     F, P, G = np.empty((most, TILE)), np.empty((most, TILE)), np.zeros((most, TILE))
-    return Tile(new_frame(center, scale), padded, K, W.shape[1] - center.size, Z, beside, F, P, G)
+    return Tile(new_frame(center, scale), padded, K, W.shape[1] - center.size, Z, y, beside, F, P, G)
 
 
 # --- The walk -------------------------------------------------------------------------------------
@@ -126,8 +127,8 @@ def tile_scores(tile: Tile, D: int, n: int) -> None:
 @fast
 def log_likelihood(beside: Array) -> float:
     """Σ weight · log p of the labels, from what `expansion` has left."""
-    weight, log_prob, total = beside[1], beside[2], 0.0
-    log_one_plus(beside[3], log_prob)
+    weight, log_prob, total = beside[0], beside[1], 0.0
+    log_one_plus(beside[2], log_prob)
     for r in range(weight.size):
         total += weight[r] * log_prob[r]
     return total
@@ -141,11 +142,12 @@ def expand(block: Block, start: int, tile: Tile) -> int:
     n = fill(X, steps, rows, tile.frame, tile.Z)
     for i in range(d, d + tile.ones):
         tile.Z[i] = 1.0
-    part(y, 0.0, rows, tile.beside[0])
-    part(weight, 1.0, rows, tile.beside[1])
+    for r in range(TILE):
+        tile.y[r] = y[start + r] if r < rows[1] else 0
+    part(weight, 1.0, rows, tile.beside[0])
     tile_scores(tile, d + tile.ones, n)
     for r in range(0, n, WIDTH):
-        expansion(tile.F, tile.K, tile.beside, tile.P, tile.G, r)
+        expansion(tile.F, tile.K, tile.y, tile.beside, tile.P, tile.G, r)
     return n
 
 
@@ -175,7 +177,7 @@ def add_score_of_lines(block: Block, tile: Tile, score: Array) -> int:
     whole, at_once = row_counts(y.size, d, steps)
     if not whole:
         return 0
-    lines = Lines(X, steps[0], d, new_columns(tile.frame, tile.W))
+    lines = Lines(X, steps[0], d, new_columns(tile.frame, tile.W), at_once * steps[0])
     F, G = np.empty((lines.C.shape[0], at_once)), np.zeros((lines.C.shape[0], at_once))
     T, ones = np.zeros(lines.C.shape), np.zeros(K)
     for start in range(0, whole, at_once):
@@ -195,7 +197,7 @@ def add_score_of_lines(block: Block, tile: Tile, score: Array) -> int:
 @fast
 def products(tile: Tile, n: int, S: Array) -> None:
     """Weight · p_j p_k for every pair j > k."""
-    weight, m = tile.beside[1], 0
+    weight, m = tile.beside[0], 0
     for j in range(tile.K):
         for k in range(j):
             p, q, out = tile.P[j], tile.P[k], S[m]
@@ -206,7 +208,7 @@ def products(tile: Tile, n: int, S: Array) -> None:
 
 @fast
 def sums(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Array, Array]:
-    """Log likelihood of a block, its score (K, D) and the Gram matrices of all pairs of classes (pairs, D, D)."""
+    """Log likelihood, score (K, D) and information (K, D, K, D) of a block."""
     tile = new_tile(center, scale, W)
     (K, D), step = W.shape, block[1][0] if block[1][1] == 1 else 0
     pairs = K * (K - 1) // 2
@@ -220,4 +222,4 @@ def sums(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Ar
         products(tile, n, S)
         add_grams(tile.Z, D, S, pairs, n, A, H, (block[0], (start + TILE) * step, lines))
     by_class(slopes, score)
-    return value, score, by_pair(H, pairs, D)
+    return value, score, information(H, K, D)

@@ -148,7 +148,7 @@ def add_grams(Z: Array, D: int, S: Array, pairs: int, n: int, A: Array, H: Array
 
 
 @fast
-def by_pair(H: Array, pairs: int, D: int) -> Array:
+def _by_pair(H: Array, pairs: int, D: int) -> Array:
     """The matrices, (pairs, D, D), out of their slots."""
     grams = np.empty((pairs, D, D))
     to, m = 0, 0
@@ -162,3 +162,20 @@ def by_pair(H: Array, pairs: int, D: int) -> Array:
                 to += SLOT
         m += size
     return grams
+
+
+@fast
+def information(H: Array, K: int, D: int) -> Array:
+    """What `softmax_information` makes of the matrices, (K, D, K, D)."""
+    grams, total, m = _by_pair(H, K * (K - 1) // 2, D), np.zeros((K, D, K, D)), 0
+    for j in range(K):
+        for k in range(j):
+            for a in range(D):
+                gram, jj, jk, kj, kk = grams[m, a], total[j, a, j], total[j, a, k], total[k, a, j], total[k, a, k]
+                for b in range(D):
+                    jk[b] = -gram[b]
+                    kj[b] = -gram[b]
+                    jj[b] += gram[b]
+                    kk[b] += gram[b]
+            m += 1
+    return total

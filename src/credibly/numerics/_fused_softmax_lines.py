@@ -35,7 +35,6 @@ SCORED = 4 if AVX512 else 2  # rows at a time, so that their sums for five class
 BITE = 2 * WIDTH  # columns at a time where rows are added up
 EVEN = 8  # rows are taken in multiples of this
 CACHED = 2048  # numbers that are read twice, the second time from the first-level cache: half of that
-AHEAD = 64  # rows from those being scored to those sent for: memory is read while the cache is computed with
 
 
 class Lines(NamedTuple):
@@ -45,6 +44,7 @@ class Lines(NamedTuple):
     step: int  # from a row to the next
     d: int
     C: Array
+    ahead: int  # from a number to that sent for: memory is read while the cache is computed with
 
 
 def _first_column(v: WideVectors, lane: Any, d: Any) -> Any:
@@ -57,42 +57,39 @@ def _dots(classes: int) -> Callable[..., Any]:
     """F[k + m, to + r] = Σ_i (X[start + r·step + i] - C[0, i]) C[1 + k + m, i], m < classes, r < SCORED."""
 
     def build(  # noqa: PLR0913, PLR0917 - an instruction in all but name
-        typing: Any, X: Any, start: Any, step: Any, d: Any, C: Any, k: Any, F: Any, to: Any
+        typing: Any, X: Any, start: Any, step: Any, d: Any, C: Any, ahead: Any, k: Any, F: Any, to: Any
     ) -> tuple[Any, Callable[..., Any]]:
         def generate(v: WideVectors) -> None:
-            X, start, step, d, C, k, F, to = v.args
+            X, start, step, d, C, ahead, k, F, to = v.args
             build = v.builder
             sums = [[v.variable() for _ in range(SCORED)] for _ in range(classes)]
-            rows, ahead = v.rows(start, step, SCORED), build.mul(step, WORD(AHEAD))
+            rows = v.rows(start, step, SCORED)
             with cgutils.for_range_slice(build, WORD(0), d, WORD(WIDTH), inc=True) as (lane, _):
-                column = _first_column(v, lane, d)
-                center = v.load(C, lane)
-                gaps = []
-                for row in rows:
-                    here = build.add(row, column)
-                    v.prefetch(X, build.add(here, ahead))
-                    gaps.append(build.fsub(v.load(X, here), center))
+                column, center = _first_column(v, lane, d), v.load(C, lane)
+                gaps = [v.gap(X, build.add(row, column), center, ahead) for row in rows]
                 for m, totals in enumerate(sums):
                     weight = v.load(C, v.in_row(C, build.add(k, WORD(1 + m)), lane))
                     for gap, total in zip(gaps, totals, strict=True):
                         build.store(v.plus_product(build.load(total), gap, weight), total)
             for m, totals in enumerate(sums):
-                v.store_short(v.across_few([build.load(total) for total in totals]), F, v.in_row(F, build.add(k, WORD(m)), to))
+                across = v.across_few([build.load(total) for total in totals])
+                v.store_short(across, F, v.in_row(F, build.add(k, WORD(m)), to))
 
-        return wide_intrinsic(generate, X, types.intp, types.intp, types.intp, C, types.intp, F, types.intp)
+        whole = types.intp
+        return wide_intrinsic(generate, X, whole, whole, whole, C, whole, whole, F, whole)
 
     build.__name__ = f"_dots_{classes}"
     return machine_code(build)
 
 
 def _pulls(classes: int) -> Callable[..., Any]:
-    """T[k + m, lane + i] += Σ_r (X[start + r·step + column + i] - C[0, lane + i]) G[k + m, r], m < classes, i < BITE, r < n."""
+    """T[k + m, lane] += Σ_r (X[start + r·step + column] - C[0, lane]) G[k + m, r], m < classes, r < n; BITE lanes."""
 
     def build(  # noqa: PLR0913, PLR0917 - an instruction in all but name
-        typing: Any, X: Any, start: Any, step: Any, d: Any, C: Any, G: Any, k: Any, n: Any, T: Any, lane: Any
+        typing: Any, X: Any, start: Any, step: Any, d: Any, C: Any, ahead: Any, G: Any, k: Any, n: Any, T: Any, lane: Any
     ) -> tuple[Any, Callable[..., Any]]:
         def generate(v: WideVectors) -> None:
-            X, start, step, d, C, G, k, n, T, lane = v.args
+            X, start, step, d, C, ahead, G, k, n, T, lane = v.args
             build = v.builder
             lanes = [build.add(lane, WORD(q * WIDTH)) for q in range(BITE // WIDTH)]
             columns = [build.add(start, _first_column(v, at, d)) for at in lanes]
@@ -101,7 +98,8 @@ def _pulls(classes: int) -> Callable[..., Any]:
             sums = [[v.variable() for _ in lanes] for _ in range(classes)]
             with cgutils.for_range(build, n) as loop:
                 row = build.mul(loop.index, step)
-                gaps = [build.fsub(v.load(X, build.add(row, column)), center) for column, center in zip(columns, centers, strict=True)]
+                places = zip(columns, centers, strict=True)
+                gaps = [v.gap(X, build.add(row, column), center, ahead) for column, center in places]
                 for slope, totals in zip(slopes, sums, strict=True):
                     spread = v.spread(G, build.add(slope, loop.index))
                     for gap, total in zip(gaps, totals, strict=True):
@@ -111,7 +109,8 @@ def _pulls(classes: int) -> Callable[..., Any]:
                     place = v.in_row(T, build.add(k, WORD(m)), at)
                     v.store(build.fadd(v.load(T, place), build.load(total)), T, place)
 
-        return wide_intrinsic(generate, X, types.intp, types.intp, types.intp, C, G, types.intp, types.intp, T, types.intp)
+        whole = types.intp
+        return wide_intrinsic(generate, X, whole, whole, whole, C, whole, G, whole, whole, T, whole)
 
     build.__name__ = f"_pulls_{classes}"
     return machine_code(build)
@@ -196,17 +195,17 @@ def group_size(K: int, k: int) -> int:
 def line_scores(lines: Lines, rows: tuple[int, int], K: int, F: Array) -> None:
     """Scores, without intercepts, of so many rows (a multiple of EVEN) from the first on."""
     start, n = rows
-    X, step, d, C = lines
+    X, step, d, C, ahead = lines
     k = 0
     while k < K:
         size = group_size(K, k)
         for r in range(0, n, SCORED):
             if size == 5:
-                _dots_5(X, (start + r) * step, step, d, C, k, F, r)
+                _dots_5(X, (start + r) * step, step, d, C, ahead, k, F, r)
             elif size == 4:
-                _dots_4(X, (start + r) * step, step, d, C, k, F, r)
+                _dots_4(X, (start + r) * step, step, d, C, ahead, k, F, r)
             else:
-                _dots_3(X, (start + r) * step, step, d, C, k, F, r)
+                _dots_3(X, (start + r) * step, step, d, C, ahead, k, F, r)
         k += size
 
 
@@ -214,15 +213,15 @@ def line_scores(lines: Lines, rows: tuple[int, int], K: int, F: Array) -> None:
 def add_lines(lines: Lines, rows: tuple[int, int], K: int, G: Array, T: Array) -> None:
     """T += Σ_r G_r (x_r - center), by groups."""
     start, n = rows
-    X, step, d, C = lines
+    X, step, d, C, ahead = lines
     for lane in range(0, C.shape[1], BITE):
         k = 0
         while k < K:
             size = group_size(K, k)
             if size == 5:
-                _pulls_5(X, start * step, step, d, C, G, k, n, T, lane)
+                _pulls_5(X, start * step, step, d, C, ahead, G, k, n, T, lane)
             elif size == 4:
-                _pulls_4(X, start * step, step, d, C, G, k, n, T, lane)
+                _pulls_4(X, start * step, step, d, C, ahead, G, k, n, T, lane)
             else:
-                _pulls_3(X, start * step, step, d, C, G, k, n, T, lane)
+                _pulls_3(X, start * step, step, d, C, ahead, G, k, n, T, lane)
             k += size

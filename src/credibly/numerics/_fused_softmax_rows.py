@@ -63,7 +63,7 @@ def slopes(  # noqa: PLR0913, PLR0917 - an instruction in all but name
 
     def generate(v: WideVectors) -> None:
         F, K, y, at, G, r = v.args
-        build, label = v.builder, v.load(y, at)
+        build, label = v.builder, v.load_codes(y, at)
         powers = _raise(v, F, K, label, G, r)
         inverse = build.fdiv(v.constant(1.0), powers.total)
         with cgutils.for_range(build, K) as loop:
@@ -76,18 +76,18 @@ def slopes(  # noqa: PLR0913, PLR0917 - an instruction in all but name
 
 @machine_code
 def expansion(  # noqa: PLR0913, PLR0917 - an instruction in all but name
-    typing: Any, F: Any, K: Any, beside: Any, P: Any, G: Any, r: Any
+    typing: Any, F: Any, K: Any, y: Any, beside: Any, P: Any, G: Any, r: Any
 ) -> tuple[Any, Callable[..., Any]]:
     """Probabilities and slopes, times the weights, of the rows from r on; what `log_one_plus` makes log p of.
 
-    `beside` has rows of labels and of weights, and takes the label's score less the largest, and Σ e^f - 1, in which
-    the largest is no term where it is the label's.
+    `beside` has a row of weights, and takes the label's score less the largest, and Σ e^f - 1, from the other classes
+    alone where the label's score is the largest.
     """
 
     def generate(v: WideVectors) -> None:
-        F, K, beside, P, G, r = v.args
+        F, K, y, beside, P, G, r = v.args
         build = v.builder
-        label, weight = (v.load(beside, v.in_row(beside, WORD(row), r)) for row in range(2))
+        label, weight = v.load_codes(y, r), v.load(beside, r)
         powers, one = _raise(v, F, K, label, P, r), v.constant(1.0)
         inverse = build.fdiv(one, powers.total)
         with cgutils.for_range(build, K) as loop:
@@ -98,10 +98,10 @@ def expansion(  # noqa: PLR0913, PLR0917 - an instruction in all but name
             v.store(build.fmul(share, weight), G, v.in_row(G, loop.index, r))
         largest = build.fcmp_ordered("==", powers.at, ZERO)
         rest = build.select(largest, powers.others, build.fsub(powers.total, one))
-        for row, vector in ((2, powers.at), (3, rest)):
+        for row, vector in ((1, powers.at), (2, rest)):
             v.store(vector, beside, v.in_row(beside, WORD(row), r))
 
-    return wide_intrinsic(generate, F, types.intp, beside, P, G, types.intp)
+    return wide_intrinsic(generate, F, types.intp, y, beside, P, G, types.intp)
 
 
 @exact

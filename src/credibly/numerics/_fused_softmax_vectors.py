@@ -14,6 +14,7 @@ from credibly.numerics._fused_vectors import LANE, NUMBER, WORD, Vectors
 AVX512 = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2]
 WIDTH = 8 if AVX512 else 4
 VECTOR = ir.VectorType(NUMBER, WIDTH)
+CODES = ir.VectorType(WORD, WIDTH)
 ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
 
 
@@ -27,6 +28,11 @@ class WideVectors(Vectors):
     def store(self, vector: Any, array: Any, offset: Any) -> None:
         """WIDTH numbers to there."""
         self.builder.store(vector, self.at(array, offset, VECTOR), align=8)
+
+    def gap(self, array: Any, offset: Any, center: Any, ahead: Any) -> Any:
+        """The numbers there less the centre; what lies ahead of them is sent for."""
+        self.prefetch(array, self.builder.add(offset, ahead))
+        return self.builder.fsub(self.load(array, offset), center)
 
     def pick(self, a: Any, b: Any, *lanes: int) -> Any:
         """A vector of lanes of a, then b."""
@@ -51,22 +57,25 @@ class WideVectors(Vectors):
 
     def exponential(self, x: Any) -> Any:
         """e^x, x ≤ 0, by the steps of `exponential` in `_fused_base`; 0 where no normal number."""
-        build, times, whole = self.builder, self.constant, ir.VectorType(WORD, WIDTH)
+        build, times = self.builder, self.constant
         rounded = self.plus_product(times(ROUNDER), x, times(LOG2_E))
         k = build.fsub(rounded, times(ROUNDER))
         t = self.plus_product(self.plus_product(x, k, times(-LN2_HIGH)), k, times(-LN2_LOW))
         p = times(EXP[-1])
         for c in EXP[-2::-1]:
             p = self.plus_product(times(c), p, t)
-        bits = build.add(build.bitcast(rounded, whole), ir.Constant(whole, [1023] * WIDTH))
-        power = build.bitcast(build.shl(bits, ir.Constant(whole, [52] * WIDTH)), VECTOR)
+        bits = build.add(build.bitcast(rounded, CODES), ir.Constant(CODES, [1023] * WIDTH))
+        power = build.bitcast(build.shl(bits, ir.Constant(CODES, [52] * WIDTH)), VECTOR)
         return build.select(build.fcmp_ordered("<", x, times(LOWEST)), ZERO, build.fmul(p, power))
 
     def is_label(self, labels: Any, k: Any) -> Any:
-        """Which of these labels, as numbers, are class k."""
-        number = self.builder.sitofp(k, NUMBER)
-        first = self.builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, LANE(0))
-        return self.builder.fcmp_ordered("==", labels, self.pick(first, first, *[0] * WIDTH))
+        """Which of these labels are class k."""
+        first = self.builder.insert_element(ir.Constant(CODES, ir.Undefined), k, LANE(0))
+        return self.builder.icmp_signed("==", labels, self.pick(first, first, *[0] * WIDTH))
+
+    def load_codes(self, array: Any, offset: Any) -> Any:
+        """WIDTH whole numbers from there on."""
+        return self.builder.load(self.at(array, offset, CODES), align=8)
 
     def totals(self, vectors: Sequence[Any]) -> list[Any]:
         """The sums of the lanes of each of these, in as few vectors; zeros past the last."""
