@@ -40,7 +40,7 @@ from credibly.numerics._fused_softmax_lines import (
 )
 from credibly.numerics._fused_softmax_rows import expansion, log_one_plus
 from credibly.numerics._fused_softmax_vectors import WIDTH, WideVectors, wide_intrinsic
-from credibly.numerics._fused_tile import LANES, TILE, Steps, fill, new_frame, part
+from credibly.numerics._fused_tile import TILE, Steps, fill, new_frame, part
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array, Codes
 
@@ -79,7 +79,7 @@ def new_tile(center: Array, scale: Array, W: Array) -> Tile:
 
 
 def _scores(classes: int) -> Callable[..., Any]:
-    """F[k + m, r + i] = Σ_j W[k + m, j] Z[j, r + i], m < classes, i < LANES."""
+    """F[k + m, r + i] = Σ_j W[k + m, j] Z[j, r + i], m < classes, i < 2 WIDTH."""
 
     def build(  # noqa: PLR0913, PLR0917 - an instruction in all but name
         typing: Any, Z: Any, W: Any, D: Any, k: Any, F: Any, r: Any

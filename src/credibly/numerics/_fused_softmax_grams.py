@@ -25,7 +25,6 @@ from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import LINE, send_for
 from credibly.numerics._fused_softmax_lines import FEWEST, MOST, group_size
 from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, wide_intrinsic
-from credibly.numerics._fused_tile import TILE
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array
 
@@ -68,7 +67,7 @@ _half_3, _half_4, _half_5 = (_sums(pairs, 2) for pairs in range(FEWEST, MOST + 1
 
 
 @fast
-def _scaled(z: Array, S: Array, m: int, size: int, n: int, A: Array) -> None:  # noqa: PLR0913, PLR0917
+def _scaled(z: Array, S: Array, m: int, size: int, n: int, A: Array) -> None:
     """A[p] = z · S[m + p], p < size."""
     for p in range(size):
         s, a = S[m + p], A[p]
@@ -104,7 +103,7 @@ def slots(pairs: int, D: int) -> int:
 
 
 @fast
-def add_score(Z: Array, D: int, G: Array, K: int, n: int, H: Array) -> None:  # noqa: PLR0913, PLR0917
+def add_score(Z: Array, D: int, G: Array, K: int, n: int, H: Array) -> None:
     """Add Z Gᵀ to sums in slots of their own."""
     to, k = 0, 0
     while k < K:

@@ -28,7 +28,7 @@ from credibly.numerics._fused_softmax_rows import slopes
 from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, wide_intrinsic
 from credibly.numerics._fused_tile import TILE, Steps
 from credibly.numerics._fused_vectors import WORD
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import Array, Codes
 
 FEWEST, MOST = 3, 5  # classes at a time
 SCORED = 4 if AVX512 else 2  # rows at a time, so that their sums for five classes fit the registers
@@ -86,7 +86,18 @@ def _pulls(classes: int) -> Callable[..., Any]:
     """T[k + m, lane] += Σ_r (X[start + r·step + column] - C[0, lane]) G[k + m, r], m < classes, r < n; BITE lanes."""
 
     def build(  # noqa: PLR0913, PLR0917 - an instruction in all but name
-        typing: Any, X: Any, start: Any, step: Any, d: Any, C: Any, ahead: Any, G: Any, k: Any, n: Any, T: Any, lane: Any
+        typing: Any,
+        X: Any,
+        start: Any,
+        step: Any,
+        d: Any,
+        C: Any,
+        ahead: Any,
+        G: Any,
+        k: Any,
+        n: Any,
+        T: Any,
+        lane: Any,
     ) -> tuple[Any, Callable[..., Any]]:
         def generate(v: WideVectors) -> None:
             X, start, step, d, C, ahead, G, k, n, T, lane = v.args
@@ -121,7 +132,7 @@ _pulls_3, _pulls_4, _pulls_5 = map(_pulls, range(FEWEST, MOST + 1))
 
 
 @fast
-def line_slopes(F: Array, K: int, beside: tuple[Array, Array], rows: tuple[int, int], G: Array) -> None:
+def line_slopes(F: Array, K: int, beside: tuple[Codes, Array], rows: tuple[int, int], G: Array) -> None:
     """Slopes at the scores F of these rows, times their weights, if there are any."""
     start, n = rows
     y, weight = beside

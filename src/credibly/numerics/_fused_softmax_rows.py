@@ -37,7 +37,7 @@ class _Powers(NamedTuple):
     at: Any  # the label's f
 
 
-def _raise(v: WideVectors, F: Any, K: Any, label: Any, E: Any, r: Any) -> _Powers:  # noqa: PLR0913, PLR0917
+def _raise(v: WideVectors, F: Any, K: Any, label: Any, E: Any, r: Any) -> _Powers:
     """E[k, r + i] = e^(F[k, r + i] - the largest), which can only underflow; NaN where a score is."""
     build, one = v.builder, WORD(1)
     top, total, others, at = (v.variable() for _ in range(4))

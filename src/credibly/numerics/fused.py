@@ -213,11 +213,12 @@ def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
 
 def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> Array:
     """The score of the weights W: the second of `sums`, for less."""
-    K, D = W.shape
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
+    score: Array
     if kind == SOFTMAX:
-        return np.asarray(_kernels(kind).gradient(*arguments)).reshape(-1)
-    score: Array = _kernels(kind).gradient(KINDS[kind], *arguments)[:D]
+        score = _kernels(kind).gradient(*arguments)
+        return score.reshape(-1)
+    score = _kernels(kind).gradient(KINDS[kind], *arguments)[: W.shape[1]]
     return score
 
 
