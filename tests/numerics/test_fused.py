@@ -159,6 +159,13 @@ def test_any_number_of_classes(K: int, d: int, intercept: bool) -> None:
     check(problem("softmax", TILE + 37, d, intercept=intercept, weighted=True, K=K))
 
 
+@pytest.mark.parametrize("K", [2, 3, 5, 9])
+def test_classes_with_the_same_weights_share_one_matrix(K: int) -> None:
+    p = problem("softmax", TILE + 37, 9, weighted=True, K=K)
+    check(p._replace(W=np.repeat(p.W[:1], K, axis=0)))
+    check(p._replace(W=np.vstack([np.repeat(p.W[:1], K - 1, axis=0), p.W[-1:]])))  # all but one
+
+
 def test_labels_that_are_all_but_certain_keep_the_digits_of_their_log_probability() -> None:
     p = problem("softmax", 301, 9, reach=600.0)
     scores = np.asarray(p.design.X) @ p.W.T

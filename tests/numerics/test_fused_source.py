@@ -182,7 +182,7 @@ def interpreted() -> Iterator[Callable[[str], ModuleType]]:
 
 
 def problem(
-    kind: str, n: int, d: int, *, weighted: bool = False, order: Any = "C", classes: int = 4
+    kind: str, n: int, d: int, *, weighted: bool = False, order: Any = "C", classes: int = 4, alike: bool = False
 ) -> tuple[Block, Frame, np.ndarray]:
     """Random rows; an odd number of them has an intercept."""
     rng = np.random.default_rng([n, d])
@@ -190,6 +190,7 @@ def problem(
     X = np.asarray(frame.center + frame.scale * rng.normal(size=(n, d)), order=order)
     y = {"softmax": rng.integers(0, classes, n), "poisson": np.arange(n) % 25}.get(kind, rng.integers(0, 2, n))
     W = rng.normal(size=(classes if kind == "softmax" else 1, d + frame.intercept))
+    W = np.repeat(W[:1], len(W), axis=0) if alike else W
     weight = rng.exponential(size=n) if weighted else None
     return Block(X, y, weight, rng.normal(size=n) if weighted and kind != "softmax" else None), frame, W
 
@@ -200,6 +201,7 @@ CASES: dict[str, dict[str, Any]] = {
     "wide vectors": {"n": 131, "d": 19, "weighted": True, "classes": 5},
     "wide vectors without an intercept": {"n": 72, "d": 9, "classes": 3},
     "two classes": {"n": 21, "d": 9, "classes": 2},
+    "classes that are alike": {"n": 21, "d": 9, "classes": 3, "alike": True},
     "more classes than are taken at a time": {"n": 22, "d": 9, "classes": 8},
     "no intercept": {"n": 22, "d": 5, "weighted": True},
     "by columns": {"n": 21, "d": 5, "weighted": True, "order": "F"},

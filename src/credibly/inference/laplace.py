@@ -29,6 +29,8 @@ RANK = 1e-8  # of a weight's curvature that the weights before it must leave to 
 HESSIAN_BASE = 2.2  # what a pass with a Gram matrix costs, in passes with the gradient alone,
 COLUMNS_PER_PASS = 60  # and columns that make it dearer by one more;
 WIDE_COLUMNS_PER_PASS = 25  # the same where gradients are compiled and Gram matrices are not
+SOFTMAX_BASE = 1.5  # the same for several classes,
+SOFTMAX_COLUMNS_PER_PASS = 13  # times classes but one
 READING = 10.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
 UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
@@ -79,11 +81,12 @@ def _search(objective: Objective, start: Array | Start, controls: Controls) -> S
 def hessian_cost(objective: Objective, n_weights: int) -> float:
     """What a pass with the Hessian costs, in passes with the gradient alone: a model of measured times.
 
-    A weighted Gram matrix for every two classes; for rows that are not in memory, reading costs more than either.
+    A weighted Gram matrix for every two classes, against a product with every class; for rows that are not in memory,
+    reading costs more than either.
     """
     K, d = len(objective.contrast), n_weights / objective.contrast.shape[1]
-    columns = COLUMNS_PER_PASS if K > 1 or d <= MOST_FUSED_COLUMNS else WIDE_COLUMNS_PER_PASS
-    in_memory = HESSIAN_BASE + max(1, K * (K - 1) // 2) * d / columns
+    columns = COLUMNS_PER_PASS if d <= MOST_FUSED_COLUMNS else WIDE_COLUMNS_PER_PASS
+    in_memory = HESSIAN_BASE + d / columns if K == 1 else SOFTMAX_BASE + (K - 1) * d / SOFTMAX_COLUMNS_PER_PASS
     reading = 0.0 if isinstance(objective.rows, MemoryRows) else READING
     return float(reading + in_memory) / (reading + 1)
 

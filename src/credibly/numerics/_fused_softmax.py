@@ -207,12 +207,22 @@ def products(tile: Tile, n: int, S: Array) -> None:
 
 
 @fast
+def alike(W: Array) -> bool:
+    """Whether all classes have the same weights, as where searches start: then so have all pairs of them."""
+    for k in range(1, W.shape[0]):
+        for i in range(W.shape[1]):
+            if W[k, i] != W[0, i]:
+                return False
+    return True
+
+
+@fast
 def sums(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Array, Array]:
     """Log likelihood, score (K, D) and information (K, D, K, D) of a block."""
     tile = new_tile(center, scale, W)
     (K, D), step = W.shape, block[1][0] if block[1][1] == 1 else 0
-    pairs = K * (K - 1) // 2
-    S, A, H = np.zeros((max(pairs, FEWEST), TILE)), np.empty((MOST, TILE)), np.zeros(slots(pairs, D) * SLOT)
+    pairs = 1 if alike(W) else K * (K - 1) // 2
+    S, A, H = np.zeros((max(K * (K - 1) // 2, FEWEST), TILE)), np.empty((MOST, TILE)), np.zeros(slots(pairs, D) * SLOT)
     lines = -(-TILE * step * SLOT // (LINE * max(H.size, 1)))  # all of the next tile
     value, score, slopes = 0.0, np.zeros(W.shape), new_score_slots(W)
     for start in range(0, block[2].size, TILE):
@@ -222,4 +232,4 @@ def sums(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Ar
         products(tile, n, S)
         add_grams(tile.Z, D, S, pairs, n, A, H, (block[0], (start + TILE) * step, lines))
     by_class(slopes, score)
-    return value, score, information(H, K, D)
+    return value, score, information(H, pairs, K, D)

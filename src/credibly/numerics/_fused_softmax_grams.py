@@ -164,9 +164,9 @@ def _by_pair(H: Array, pairs: int, D: int) -> Array:
 
 
 @fast
-def information(H: Array, K: int, D: int) -> Array:
-    """What `softmax_information` makes of the matrices, (K, D, K, D)."""
-    grams, total, m = _by_pair(H, K * (K - 1) // 2, D), np.zeros((K, D, K, D)), 0
+def information(H: Array, pairs: int, K: int, D: int) -> Array:
+    """What `softmax_information` makes of the matrices, (K, D, K, D), of all pairs or of one like all others."""
+    grams, total, m = _by_pair(H, pairs, D), np.zeros((K, D, K, D)), 0
     for j in range(K):
         for k in range(j):
             for a in range(D):
@@ -176,5 +176,5 @@ def information(H: Array, K: int, D: int) -> Array:
                     kj[b] = -gram[b]
                     jj[b] += gram[b]
                     kk[b] += gram[b]
-            m += 1
+            m += pairs > 1
     return total
