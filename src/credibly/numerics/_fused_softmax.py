@@ -177,12 +177,12 @@ def add_score_of_lines(block: Block, tile: Tile, score: Array) -> int:
     whole, at_once = row_counts(y.size, d, steps)
     if not whole:
         return 0
-    lines = Lines(X, steps[0], d, new_columns(tile.frame, tile.W), at_once * steps[0])
-    F, G = np.empty((lines.C.shape[0], at_once)), np.zeros((lines.C.shape[0], at_once))
+    lines = Lines(X, steps[0], d, new_columns(tile.frame, tile.W[:K]), at_once * steps[0])
+    F, G = np.zeros((lines.C.shape[0], at_once)), np.zeros((lines.C.shape[0], at_once))
     T, ones = np.zeros(lines.C.shape), np.zeros(K)
     for start in range(0, whole, at_once):
         rows = (start, min(at_once, whole - start))
-        line_scores(lines, rows, K, F)
+        line_scores(lines, rows, K - 1, F)  # that of the last class, which is not touched, is zero
         if tile.ones:
             add_each(tile.W[:, d], K, rows[1], F)
         line_slopes(F, K, (y, weight), rows, G)

@@ -9,8 +9,8 @@ Notation
 X     rows with contiguous columns, in one flat stretch of memory              (b, d), d ≥ WIDTH
 g     a group of WIDTH columns; the last overlaps those before it              an even number
 C     what belongs to the columns, group by group: centres, then weights over  (1 + K, lanes)
-      scales of every class
-F     scores Σ_i (x_i - center_i) v_ki                                         (K, ≥ n)
+      scales of every class, less those of the last
+F     scores Σ_i (x_i - center_i) v_ki, less that of the last class            (K, ≥ n)
 G     slopes                                                                   (K, ≥ n)
 ====  =======================================================================  ================
 
@@ -146,11 +146,11 @@ def line_slopes(F: Array, K: int, beside: tuple[Codes, Array], rows: tuple[int, 
 
 @fast
 def add_each(b: Array, K: int, n: int, F: Array) -> None:
-    """Add b_k to the scores of class k."""
-    for k in range(K):
-        f = F[k]
+    """Add b_k to the scores of class k, less that of the last."""
+    for k in range(K - 1):
+        f, more = F[k], b[k] - b[K - 1]
         for r in range(n):
-            f[r] += b[k]
+            f[r] += more
 
 
 @fast
@@ -172,15 +172,15 @@ def row_counts(n: int, d: int, steps: Steps) -> tuple[int, int]:
 
 @fast
 def new_columns(frame: Array, W: Array) -> Array:
-    """Centres, and weights over scales, by groups; lanes that the last groups share with others weigh nothing."""
-    d, K = frame.shape[1], W.shape[0]
+    """Centres, and weights less the last class's over scales; lanes that groups share with others weigh nothing."""
+    d, K = frame.shape[1], len(W)
     C = np.zeros((1 + max(K, FEWEST), -(-d // BITE) * BITE))
     for lane in range(C.shape[1] if d >= WIDTH else 0):
         group = lane - lane % WIDTH
         column = min(group, d - WIDTH) + lane % WIDTH
         C[0, lane] = frame[0, column]
-        for k in range(K if column >= group else 0):
-            C[1 + k, lane] = W[k, column] * frame[1, column]
+        for k in range(K - 1 if column >= group else 0):
+            C[1 + k, lane] = (W[k, column] - W[K - 1, column]) * frame[1, column]
     return C
 
 
