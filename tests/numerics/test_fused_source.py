@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(not fused.available(), reason="numba, a core dep
 ROUNDER = 1.5 * 2.0**52
 TILE = 240
 if fused.available():
+    from credibly.numerics._fused_softmax_grams import SPAN
     from credibly.numerics._fused_softmax_lines import SCORED
     from credibly.numerics._fused_softmax_vectors import WIDTH
 
@@ -112,6 +113,16 @@ def sums_of(pairs: int, columns: int) -> Callable[..., None]:
     return sums
 
 
+def first_of(pairs: int) -> Callable[..., None]:
+    def first(  # noqa: PLR0917 - the arguments of the instruction
+        S: np.ndarray, m: int, Z: np.ndarray, i: int, A: np.ndarray, n: int, H: np.ndarray, to: int
+    ) -> None:
+        A[:pairs, :n] = Z[i, :n] * S[m : m + pairs, :n]
+        sums_of(pairs, SPAN)(A, Z, 0, n, H, to)
+
+    return first
+
+
 def scores_of(classes: int) -> Callable[..., None]:
     def scores(Z: np.ndarray, W: np.ndarray, D: int, k: int, F: np.ndarray, r: int) -> None:
         rows = slice(r, r + 2 * WIDTH)
@@ -139,7 +150,7 @@ def expansion(  # noqa: PLR0917 - the arguments of the instruction
 
 OF_SEVERAL: dict[str, Callable[..., Any]] = {
     f"{name}_{several}": of(several)
-    for name, of in {"_dots": dots_of, "_pulls": pulls_of, "_scores": scores_of}.items()
+    for name, of in {"_dots": dots_of, "_pulls": pulls_of, "_scores": scores_of, "_first": first_of}.items()
     for several in (3, 4, 5)
 }
 IN_PYTHON: dict[str, Callable[..., Any]] = (

@@ -34,27 +34,47 @@ SLOT = -(-MOST * SPAN // WIDTH) * WIDTH
 Coming = tuple[Array, int, int]  # rows that come next: where they lie, from where on, and lines of memory at a time
 
 
+def _accumulate(  # noqa: PLR0913
+    v: WideVectors,
+    scaled: Callable[[Any, int], Any],
+    pairs: int,
+    columns: int,
+    *,
+    Z: Any,
+    j: Any,
+    n: Any,
+    H: Any,
+    to: Any,
+) -> None:
+    """H[to + pairs·q + m] += Σ_r scaled(r, m) Z[j + q, r], m < pairs, q < columns, r < n (a multiple of WIDTH)."""
+    build = v.builder
+    sums = [[v.variable() for _ in range(pairs)] for _ in range(columns)]
+    rows = [v.in_row(Z, build.add(j, WORD(q)), WORD(0)) for q in range(columns)]
+    with cgutils.for_range_slice(build, WORD(0), n, WORD(WIDTH), inc=True) as (r, _):
+        z = [v.load(Z, build.add(row, r)) for row in rows]
+        for m in range(pairs):
+            a = scaled(r, m)
+            for q in range(columns):
+                build.store(v.plus_product(build.load(sums[q][m]), a, z[q]), sums[q][m])
+    for t, total in enumerate(v.totals([build.load(total) for column in sums for total in column])):
+        at = build.add(to, WORD(t * WIDTH))
+        v.store(build.fadd(v.load(H, at), total), H, at)
+
+
 def _sums(pairs: int, columns: int) -> Callable[..., Any]:
-    """H[to + pairs·q + m] += Σ_r A[m, r] Z[j + q, r], m < pairs, q < columns, r < n (a multiple of WIDTH)."""
+    """H[to + pairs·q + m] += Σ_r A[m, r] Z[j + q, r], m < pairs, q < columns, r < n."""
 
     def build(  # noqa: PLR0913, PLR0917 - an instruction in all but name
         typing: Any, A: Any, Z: Any, j: Any, n: Any, H: Any, to: Any
     ) -> tuple[Any, Callable[..., Any]]:
         def generate(v: WideVectors) -> None:
             A, Z, j, n, H, to = v.args
-            build = v.builder
-            sums = [[v.variable() for _ in range(pairs)] for _ in range(columns)]
-            scaled = [v.in_row(A, WORD(m), WORD(0)) for m in range(pairs)]
-            plain = [v.in_row(Z, build.add(j, WORD(q)), WORD(0)) for q in range(columns)]
-            with cgutils.for_range_slice(build, WORD(0), n, WORD(WIDTH), inc=True) as (r, _):
-                z = [v.load(Z, build.add(row, r)) for row in plain]
-                for m, row in enumerate(scaled):
-                    a = v.load(A, build.add(row, r))
-                    for q in range(columns):
-                        build.store(v.plus_product(build.load(sums[q][m]), a, z[q]), sums[q][m])
-            for t, total in enumerate(v.totals([build.load(total) for column in sums for total in column])):
-                at = build.add(to, WORD(t * WIDTH))
-                v.store(build.fadd(v.load(H, at), total), H, at)
+            rows = [v.in_row(A, WORD(m), WORD(0)) for m in range(pairs)]
+
+            def scaled(r: Any, m: int) -> Any:
+                return v.load(A, v.builder.add(rows[m], r))
+
+            _accumulate(v, scaled, pairs, columns, Z=Z, j=j, n=n, H=H, to=to)
 
         return wide_intrinsic(generate, A, Z, types.intp, types.intp, H, types.intp)
 
@@ -62,17 +82,48 @@ def _sums(pairs: int, columns: int) -> Callable[..., Any]:
     return machine_code(build)
 
 
+def _first(pairs: int) -> Callable[..., Any]:
+    """A[m, r] = Z[i, r] S[first + m, r], m < pairs, r < n; then the same sums with the first SPAN columns.
+
+    Written while they are first needed: a loop that only wrote them would wait for memory.
+    """
+
+    def build(  # noqa: PLR0913, PLR0917 - an instruction in all but name
+        typing: Any, S: Any, first: Any, Z: Any, i: Any, A: Any, n: Any, H: Any, to: Any
+    ) -> tuple[Any, Callable[..., Any]]:
+        def generate(v: WideVectors) -> None:
+            S, first, Z, i, A, n, H, to = v.args
+            build, own = v.builder, v.in_row(Z, i, WORD(0))
+            weights = [v.in_row(S, build.add(first, WORD(m)), WORD(0)) for m in range(pairs)]
+
+            def scaled(r: Any, m: int) -> Any:
+                a = build.fmul(v.load(Z, build.add(own, r)), v.load(S, build.add(weights[m], r)))
+                v.store(a, A, build.add(v.in_row(A, WORD(m), WORD(0)), r))
+                return a
+
+            _accumulate(v, scaled, pairs, SPAN, Z=Z, j=WORD(0), n=n, H=H, to=to)
+
+        whole = types.intp
+        return wide_intrinsic(generate, S, whole, Z, whole, A, whole, H, whole)
+
+    build.__name__ = f"_first_{pairs}"
+    return machine_code(build)
+
+
 _sums_3, _sums_4, _sums_5 = (_sums(pairs, SPAN) for pairs in range(FEWEST, MOST + 1))
 _half_3, _half_4, _half_5 = (_sums(pairs, 2) for pairs in range(FEWEST, MOST + 1))
+_first_3, _first_4, _first_5 = map(_first, range(FEWEST, MOST + 1))
 
 
 @fast
-def _scaled(z: Array, S: Array, m: int, size: int, n: int, A: Array) -> None:
-    """A[p] = z · S[m + p], p < size."""
-    for p in range(size):
-        s, a = S[m + p], A[p]
-        for r in range(n):
-            a[r] = z[r] * s[r]
+def _first_slot(S: Array, m: int, size: int, Z: Array, i: int, A: Array, n: int, H: Array, to: int) -> None:  # noqa: PLR0913, PLR0917
+    """The first slot of column i, for `size` pairs from m on."""
+    if size == 5:
+        _first_5(S, m, Z, i, A, n, H, to)
+    elif size == 4:
+        _first_4(S, m, Z, i, A, n, H, to)
+    else:
+        _first_3(S, m, Z, i, A, n, H, to)
 
 
 @fast
@@ -137,11 +188,13 @@ def add_grams(Z: Array, D: int, S: Array, pairs: int, n: int, A: Array, H: Array
     while m < pairs:
         size = group_size(pairs, m)
         for i in range(D):
-            _scaled(Z[i], S, m, size, n, A)
             for j in range(0, i + 1, SPAN):
                 send_for(X, ahead, lines)
                 ahead += LINE * lines
-                _add_slot(size, i - j < 2, A, Z, j, n, H, to)
+                if j == 0:
+                    _first_slot(S, m, size, Z, i, A, n, H, to)
+                else:
+                    _add_slot(size, i - j < 2, A, Z, j, n, H, to)
                 to += SLOT
         m += size
 
