@@ -24,7 +24,7 @@ from numba.core import cgutils, types
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import LINE, send_for
 from credibly.numerics._fused_softmax_lines import FEWEST, MOST, group_size
-from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, wide_intrinsic
+from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, totals, wide_intrinsic
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array
 
@@ -56,7 +56,7 @@ def _accumulate(  # noqa: PLR0913
             a = scaled(r, m)
             for q in range(columns):
                 build.store(v.plus_product(build.load(sums[q][m]), a, z[q]), sums[q][m])
-    for t, total in enumerate(v.totals([build.load(total) for column in sums for total in column])):
+    for t, total in enumerate(totals(v, [build.load(total) for column in sums for total in column])):
         at = build.add(to, WORD(t * WIDTH))
         v.store(build.fadd(v.load(H, at), total), H, at)
 

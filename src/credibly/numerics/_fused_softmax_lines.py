@@ -25,7 +25,7 @@ from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_softmax_rows import slopes
-from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, wide_intrinsic
+from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, across, wide_intrinsic
 from credibly.numerics._fused_tile import TILE, Steps
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array, Codes
@@ -72,8 +72,7 @@ def _dots(classes: int) -> Callable[..., Any]:
                     for gap, total in zip(gaps, totals, strict=True):
                         build.store(v.plus_product(build.load(total), gap, weight), total)
             for m, totals in enumerate(sums):
-                across = v.across_few([build.load(total) for total in totals])
-                v.store_short(across, F, v.in_row(F, build.add(k, WORD(m)), to))
+                v.store(across(v, [build.load(total) for total in totals]), F, v.in_row(F, build.add(k, WORD(m)), to))
 
         whole = types.intp
         return wide_intrinsic(generate, X, whole, whole, whole, C, whole, whole, F, whole)

@@ -24,7 +24,7 @@ from credibly.numerics._fused_base import (
     machine_code,
     mantissa,
 )
-from credibly.numerics._fused_softmax_vectors import ZERO, WideVectors, wide_intrinsic
+from credibly.numerics._fused_softmax_vectors import CODES, ZERO, WideVectors, everywhere, exponential, wide_intrinsic
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array
 
@@ -37,6 +37,11 @@ class _Powers(NamedTuple):
     at: Any  # the label's f
 
 
+def _is(v: WideVectors, label: Any, k: Any) -> Any:
+    """Which of WIDTH labels are class k."""
+    return v.builder.icmp_signed("==", label, v.in_all_lanes(k, CODES))
+
+
 def _raise(v: WideVectors, F: Any, K: Any, label: Any, E: Any, r: Any) -> _Powers:
     """E[k, r + i] = e^(F[k, r + i] - the largest), which can only underflow; NaN where a score is."""
     build, one = v.builder, WORD(1)
@@ -47,7 +52,7 @@ def _raise(v: WideVectors, F: Any, K: Any, label: Any, E: Any, r: Any) -> _Power
         build.store(build.select(build.fcmp_ordered(">", f, largest), f, largest), top)
     with cgutils.for_range(build, K) as loop:
         f = build.fsub(v.load(F, v.in_row(F, loop.index, r)), build.load(top))
-        power, is_label = v.exponential(f), v.is_label(label, loop.index)
+        power, is_label = exponential(v, f), _is(v, label, loop.index)
         v.store(power, E, v.in_row(E, loop.index, r))
         build.store(build.fadd(build.load(total), power), total)
         build.store(build.fadd(build.load(others), build.select(is_label, ZERO, power)), others)
@@ -65,10 +70,10 @@ def slopes(  # noqa: PLR0913, PLR0917 - an instruction in all but name
         F, K, y, at, G, r = v.args
         build, label = v.builder, v.load_codes(y, at)
         powers = _raise(v, F, K, label, G, r)
-        inverse = build.fdiv(v.constant(1.0), powers.total)
+        inverse = build.fdiv(everywhere(1.0), powers.total)
         with cgutils.for_range(build, K) as loop:
             place = v.in_row(G, loop.index, r)
-            share = build.select(v.is_label(label, loop.index), powers.others, build.fneg(v.load(G, place)))
+            share = build.select(_is(v, label, loop.index), powers.others, build.fneg(v.load(G, place)))
             v.store(build.fmul(share, inverse), G, place)
 
     return wide_intrinsic(generate, F, types.intp, y, types.intp, G, types.intp)
@@ -88,12 +93,12 @@ def expansion(  # noqa: PLR0913, PLR0917 - an instruction in all but name
         F, K, y, beside, P, G, r = v.args
         build = v.builder
         label, weight = v.load_codes(y, r), v.load(beside, r)
-        powers, one = _raise(v, F, K, label, P, r), v.constant(1.0)
+        powers, one = _raise(v, F, K, label, P, r), everywhere(1.0)
         inverse = build.fdiv(one, powers.total)
         with cgutils.for_range(build, K) as loop:
             place = v.in_row(P, loop.index, r)
             p = build.fmul(v.load(P, place), inverse)
-            share = build.select(v.is_label(label, loop.index), build.fmul(powers.others, inverse), build.fneg(p))
+            share = build.select(_is(v, label, loop.index), build.fmul(powers.others, inverse), build.fneg(p))
             v.store(p, P, place)
             v.store(build.fmul(share, weight), G, v.in_row(G, loop.index, r))
         largest = build.fcmp_ordered("==", powers.at, ZERO)

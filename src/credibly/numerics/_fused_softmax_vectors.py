@@ -15,7 +15,14 @@ AVX512 = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2]
 WIDTH = 8 if AVX512 else 4
 VECTOR = ir.VectorType(NUMBER, WIDTH)
 CODES = ir.VectorType(WORD, WIDTH)
-ZERO = ir.Constant(VECTOR, [0.0] * WIDTH)
+
+
+def everywhere(x: float) -> Any:
+    """A number in all lanes."""
+    return ir.Constant(VECTOR, [x] * WIDTH)
+
+
+ZERO = everywhere(0.0)
 
 
 class WideVectors(Vectors):
@@ -25,14 +32,18 @@ class WideVectors(Vectors):
         """WIDTH numbers from there on."""
         return self.builder.load(self.at(array, offset, VECTOR), align=8)
 
-    def store(self, vector: Any, array: Any, offset: Any) -> None:
-        """WIDTH numbers to there."""
-        self.builder.store(vector, self.at(array, offset, VECTOR), align=8)
+    def load_codes(self, array: Any, offset: Any) -> Any:
+        """WIDTH whole numbers from there on."""
+        return self.builder.load(self.at(array, offset, CODES), align=8)
 
     def gap(self, array: Any, offset: Any, center: Any, ahead: Any) -> Any:
         """The numbers there less the centre; what lies ahead of them is sent for."""
         self.prefetch(array, self.builder.add(offset, ahead))
         return self.builder.fsub(self.load(array, offset), center)
+
+    def store(self, vector: Any, array: Any, offset: Any) -> None:
+        """As many numbers as it has to there."""
+        self.builder.store(vector, self.at(array, offset, vector.type), align=8)
 
     def pick(self, a: Any, b: Any, *lanes: int) -> Any:
         """A vector of lanes of a, then b."""
@@ -40,8 +51,11 @@ class WideVectors(Vectors):
 
     def spread(self, array: Any, offset: Any) -> Any:
         """One number in all lanes."""
-        one = self.builder.load(self.at(array, offset, NUMBER), align=8)
-        first = self.builder.insert_element(ir.Constant(VECTOR, ir.Undefined), one, LANE(0))
+        return self.in_all_lanes(self.builder.load(self.at(array, offset, NUMBER), align=8), VECTOR)
+
+    def in_all_lanes(self, one: Any, kind: Any) -> Any:
+        """The same of a number that is at hand."""
+        first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), one, LANE(0))
         return self.pick(first, first, *[0] * WIDTH)
 
     def variable(self) -> Any:
@@ -51,63 +65,45 @@ class WideVectors(Vectors):
         self.builder.store(ZERO, place)
         return place
 
-    def constant(self, x: float) -> Any:
-        """A number in all lanes."""
-        return ir.Constant(VECTOR, [x] * WIDTH)
 
-    def exponential(self, x: Any) -> Any:
-        """e^x, x ≤ 0, by the steps of `exponential` in `_fused_base`; 0 where no normal number."""
-        build, times = self.builder, self.constant
-        rounded = self.plus_product(times(ROUNDER), x, times(LOG2_E))
-        k = build.fsub(rounded, times(ROUNDER))
-        t = self.plus_product(self.plus_product(x, k, times(-LN2_HIGH)), k, times(-LN2_LOW))
-        p = times(EXP[-1])
-        for c in EXP[-2::-1]:
-            p = self.plus_product(times(c), p, t)
-        bits = build.add(build.bitcast(rounded, CODES), ir.Constant(CODES, [1023] * WIDTH))
-        power = build.bitcast(build.shl(bits, ir.Constant(CODES, [52] * WIDTH)), VECTOR)
-        return build.select(build.fcmp_ordered("<", x, times(LOWEST)), ZERO, build.fmul(p, power))
+def exponential(v: WideVectors, x: Any) -> Any:
+    """e^x, x ≤ 0, by the steps of `exponential` in `_fused_base`; 0 where no normal number."""
+    build = v.builder
+    rounded = v.plus_product(everywhere(ROUNDER), x, everywhere(LOG2_E))
+    k = build.fsub(rounded, everywhere(ROUNDER))
+    t = v.plus_product(v.plus_product(x, k, everywhere(-LN2_HIGH)), k, everywhere(-LN2_LOW))
+    p = everywhere(EXP[-1])
+    for c in EXP[-2::-1]:
+        p = v.plus_product(everywhere(c), p, t)
+    bits = build.add(build.bitcast(rounded, CODES), ir.Constant(CODES, [1023] * WIDTH))
+    power = build.bitcast(build.shl(bits, ir.Constant(CODES, [52] * WIDTH)), VECTOR)
+    return build.select(build.fcmp_ordered("<", x, everywhere(LOWEST)), ZERO, build.fmul(p, power))
 
-    def is_label(self, labels: Any, k: Any) -> Any:
-        """Which of these labels are class k."""
-        first = self.builder.insert_element(ir.Constant(CODES, ir.Undefined), k, LANE(0))
-        return self.builder.icmp_signed("==", labels, self.pick(first, first, *[0] * WIDTH))
 
-    def load_codes(self, array: Any, offset: Any) -> Any:
-        """WIDTH whole numbers from there on."""
-        return self.builder.load(self.at(array, offset, CODES), align=8)
+def _halved(v: WideVectors, vectors: Sequence[Any], step: int) -> list[Any]:
+    """Half as many vectors, of sums of lanes that are `step` apart: those of the second where that bit is set."""
+    lower = [lane if not lane & step else WIDTH + lane - step for lane in range(WIDTH)]
+    upper = [lane + step if not lane & step else WIDTH + lane for lane in range(WIDTH)]
+    pairs = zip(vectors[::2], vectors[1::2], strict=True)
+    return [v.builder.fadd(v.pick(a, b, *lower), v.pick(a, b, *upper)) for a, b in pairs]
 
-    def totals(self, vectors: Sequence[Any]) -> list[Any]:
-        """The sums of the lanes of each of these, in as few vectors; zeros past the last."""
-        padded = [*vectors, *[ZERO] * (-len(vectors) % WIDTH)]
-        return [self._total(padded[k : k + WIDTH], 1) for k in range(0, len(padded), WIDTH)]
 
-    def across_few(self, vectors: Sequence[Any]) -> Any:
-        """The sums of the lanes of a power of two of vectors, in a vector that has as many lanes."""
-        few, step = list(vectors), 1
-        while len(few) > 1:
-            few, step = self._halved(few, step), 2 * step
-        width = WIDTH
-        while width > step:
-            width //= 2
-            lower, upper = (self.pick(few[0], few[0], *range(k, k + width)) for k in (0, width))
-            few = [self.builder.fadd(lower, upper)]
-        return few[0]
+def across(v: WideVectors, vectors: Sequence[Any]) -> Any:
+    """The sums of the lanes of a power of two of vectors, WIDTH at most, in a vector that has as many lanes."""
+    few, step, width = list(vectors), 1, WIDTH
+    while len(few) > 1:
+        few, step = _halved(v, few, step), 2 * step
+    total = few[0]
+    while width > step:
+        width //= 2
+        total = v.builder.fadd(*(v.pick(total, total, *range(k, k + width)) for k in (0, width)))
+    return total
 
-    def store_short(self, vector: Any, array: Any, offset: Any) -> None:
-        """As many numbers as it has to there."""
-        self.builder.store(vector, self.at(array, offset, vector.type), align=8)
 
-    def _total(self, vectors: Sequence[Any], step: int) -> Any:
-        """Add lanes that are `step` apart, two vectors at a time, until one is left."""
-        return vectors[0] if step == WIDTH else self._total(self._halved(vectors, step), 2 * step)
-
-    def _halved(self, vectors: Sequence[Any], step: int) -> list[Any]:
-        """Half as many vectors, of sums of lanes that are `step` apart."""
-        lower = [lane if not lane & step else WIDTH + lane - step for lane in range(WIDTH)]
-        upper = [lane + step if not lane & step else WIDTH + lane for lane in range(WIDTH)]
-        pairs = zip(vectors[::2], vectors[1::2], strict=True)
-        return [self.builder.fadd(self.pick(a, b, *lower), self.pick(a, b, *upper)) for a, b in pairs]
+def totals(v: WideVectors, vectors: Sequence[Any]) -> list[Any]:
+    """The sums of the lanes of each of any number of vectors, in as few; zeros past the last."""
+    padded = [*vectors, *[ZERO] * (-len(vectors) % WIDTH)]
+    return [across(v, padded[k : k + WIDTH]) for k in range(0, len(padded), WIDTH)]
 
 
 def wide_intrinsic(generate: Callable[[WideVectors], None], *arguments: Any) -> tuple[Any, Callable[..., Any]]:
