@@ -22,7 +22,6 @@ import numpy as np
 from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
-from credibly.numerics._fused_lines import LINE
 from credibly.numerics._fused_softmax_grams import SLOT, SPAN, add_grams, add_score, by_class, information, slots
 from credibly.numerics._fused_softmax_lines import (
     FEWEST,
@@ -39,7 +38,7 @@ from credibly.numerics._fused_softmax_lines import (
     row_counts,
 )
 from credibly.numerics._fused_softmax_rows import expansion, log_one_plus
-from credibly.numerics._fused_softmax_vectors import WIDTH, WideVectors, wide_intrinsic
+from credibly.numerics._fused_softmax_vectors import LINE, WIDTH, WideVectors, aligned, wide_intrinsic
 from credibly.numerics._fused_tile import TILE, Steps, fill, new_frame, part
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array, Codes
@@ -70,8 +69,8 @@ def new_tile(center: Array, scale: Array, W: Array) -> Tile:
     for k in range(K):
         for i in range(W.shape[1]):
             padded[k, i] = W[k, i]
-    Z, y, beside = np.zeros((D, TILE)), np.empty(TILE, np.int64), np.empty((3, TILE))
-    F, P, G = np.empty((most, TILE)), np.empty((most, TILE)), np.zeros((most, TILE))
+    Z, y, beside = aligned(D, TILE), np.empty(TILE, np.int64), aligned(3, TILE)
+    F, P, G = aligned(most, TILE), aligned(most, TILE), aligned(most, TILE)
     return Tile(new_frame(center, scale), padded, K, W.shape[1] - center.size, Z, y, beside, F, P, G)
 
 
@@ -178,8 +177,8 @@ def add_score_of_lines(block: Block, tile: Tile, score: Array) -> int:
     if not whole:
         return 0
     lines = Lines(X, steps[0], d, new_columns(tile.frame, tile.W[:K]), at_once * steps[0])
-    F, G = np.zeros((lines.C.shape[0], at_once)), np.zeros((lines.C.shape[0], at_once))
-    T, ones = np.zeros(lines.C.shape), np.zeros(K)
+    F, G = aligned(lines.C.shape[0], at_once), aligned(lines.C.shape[0], at_once)
+    T, ones = aligned(*lines.C.shape), np.zeros(K)
     for start in range(0, whole, at_once):
         rows = (start, min(at_once, whole - start))
         line_scores(lines, rows, K - 1, F)  # that of the last class, which is not touched, is zero
@@ -222,7 +221,7 @@ def sums(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Ar
     tile = new_tile(center, scale, W)
     (K, D), step = W.shape, block[1][0] if block[1][1] == 1 else 0
     pairs = 1 if alike(W) else K * (K - 1) // 2
-    S, A, H = np.zeros((max(K * (K - 1) // 2, FEWEST), TILE)), np.empty((MOST, TILE)), np.zeros(slots(pairs, D) * SLOT)
+    S, A, H = aligned(max(K * (K - 1) // 2, FEWEST), TILE), aligned(MOST, TILE), np.zeros(slots(pairs, D) * SLOT)
     lines = -(-TILE * step * SLOT // (LINE * max(H.size, 1)))  # all of the next tile
     value, score, slopes = 0.0, np.zeros(W.shape), new_score_slots(W)
     for start in range(0, block[2].size, TILE):

@@ -22,9 +22,9 @@ import numpy as np
 from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
-from credibly.numerics._fused_lines import LINE, send_for
+from credibly.numerics._fused_lines import send_for
 from credibly.numerics._fused_softmax_lines import FEWEST, MOST, group_size
-from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, totals, wide_intrinsic
+from credibly.numerics._fused_softmax_vectors import AVX512, LINE, WIDTH, WideVectors, totals, wide_intrinsic
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array
 

@@ -20,12 +20,11 @@ K is rounded up to what `class_groups` makes of it.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_softmax_rows import slopes
-from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, across, wide_intrinsic
+from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, across, aligned, wide_intrinsic
 from credibly.numerics._fused_tile import TILE, Steps
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array, Codes
@@ -173,7 +172,7 @@ def row_counts(n: int, d: int, steps: Steps) -> tuple[int, int]:
 def new_columns(frame: Array, W: Array) -> Array:
     """Centres, and weights less the last class's over scales; lanes that groups share with others weigh nothing."""
     d, K = frame.shape[1], len(W)
-    C = np.zeros((1 + max(K, FEWEST), -(-d // BITE) * BITE))
+    C = aligned(1 + max(K, FEWEST), -(-d // BITE) * BITE)
     for lane in range(C.shape[1] if d >= WIDTH else 0):
         group = lane - lane % WIDTH
         column = min(group, d - WIDTH) + lane % WIDTH

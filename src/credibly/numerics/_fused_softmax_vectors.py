@@ -3,18 +3,29 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.core.registry import cpu_target
 
-from credibly.numerics._fused_base import EXP, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, ROUNDER
+from credibly.numerics._fused_base import EXP, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, ROUNDER, fast
 from credibly.numerics._fused_vectors import LANE, NUMBER, WORD, Vectors
+from credibly.numerics.arrays import Array
 
 # What numba compiles for, which is also what it keeps compiled code by
 AVX512 = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2]
 WIDTH = 8 if AVX512 else 4
 VECTOR = ir.VectorType(NUMBER, WIDTH)
 CODES = ir.VectorType(WORD, WIDTH)
+LINE = 8  # numbers in a line of memory
+
+
+@fast
+def aligned(rows: int, columns: int) -> Array:
+    """A matrix of zeros that starts with a line of memory: a vector across two lines takes twice as long to load."""
+    flat = np.zeros(rows * columns + LINE)
+    skip = -flat.ctypes.data % (8 * LINE) // 8
+    return flat[skip : skip + rows * columns].reshape(rows, columns)
 
 
 def everywhere(x: float) -> Any:
