@@ -151,11 +151,11 @@ def expansion(  # noqa: PLR0917 - the arguments of the instruction
 OF_SEVERAL: dict[str, Callable[..., Any]] = {
     f"{name}_{several}": of(several)
     for name, of in {"_dots": dots_of, "_pulls": pulls_of, "_scores": scores_of, "_first": first_of}.items()
-    for several in (3, 4, 5)
+    for several in (3, 4, 5, 6)
 }
 IN_PYTHON: dict[str, Callable[..., Any]] = (
     OF_SEVERAL
-    | {f"_sums_{pairs}_{columns}": sums_of(pairs, columns) for pairs in (3, 4, 5) for columns in (2, 4)}
+    | {f"_sums_{pairs}_{columns}": sums_of(pairs, columns) for pairs in (3, 4, 5, 6) for columns in (2, 4)}
     | {
         "slopes": slopes,
         "expansion": expansion,

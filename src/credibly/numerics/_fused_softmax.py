@@ -104,7 +104,7 @@ def _scores(classes: int) -> Callable[..., Any]:
     return machine_code(build)
 
 
-_scores_3, _scores_4, _scores_5 = map(_scores, range(FEWEST, MOST + 1))
+_scores_3, _scores_4, _scores_5, _scores_6 = map(_scores, range(FEWEST, MOST + 1))
 
 
 @fast
@@ -114,7 +114,9 @@ def tile_scores(tile: Tile, D: int, n: int) -> None:
     while k < tile.K:
         size = group_size(tile.K, k)
         for r in range(0, n, 2 * WIDTH):
-            if size == 5:
+            if size == 6:
+                _scores_6(tile.Z, tile.W, D, k, tile.F, r)
+            elif size == 5:
                 _scores_5(tile.Z, tile.W, D, k, tile.F, r)
             elif size == 4:
                 _scores_4(tile.Z, tile.W, D, k, tile.F, r)

@@ -28,7 +28,7 @@ from credibly.numerics._fused_softmax_vectors import AVX512, LINE, WIDTH, WideVe
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array
 
-SPAN = 4 if AVX512 else 2  # columns j at a time: the sums for five pairs fit the registers
+SPAN = 4 if AVX512 else 2  # columns j at a time: the sums for six pairs fit the registers
 SLOT = -(-MOST * SPAN // WIDTH) * WIDTH
 
 Coming = tuple[Array, int, int]  # rows that come next: where they lie, from where on, and lines of memory at a time
@@ -110,15 +110,17 @@ def _first(pairs: int) -> Callable[..., Any]:
     return machine_code(build)
 
 
-_sums_3, _sums_4, _sums_5 = (_sums(pairs, SPAN) for pairs in range(FEWEST, MOST + 1))
-_half_3, _half_4, _half_5 = (_sums(pairs, 2) for pairs in range(FEWEST, MOST + 1))
-_first_3, _first_4, _first_5 = map(_first, range(FEWEST, MOST + 1))
+_sums_3, _sums_4, _sums_5, _sums_6 = (_sums(pairs, SPAN) for pairs in range(FEWEST, MOST + 1))
+_half_3, _half_4, _half_5, _half_6 = (_sums(pairs, 2) for pairs in range(FEWEST, MOST + 1))
+_first_3, _first_4, _first_5, _first_6 = map(_first, range(FEWEST, MOST + 1))
 
 
 @fast
 def _first_slot(S: Array, m: int, size: int, Z: Array, i: int, A: Array, n: int, H: Array, to: int) -> None:  # noqa: PLR0913, PLR0917
     """The first slot of column i, for `size` pairs from m on."""
-    if size == 5:
+    if size == 6:
+        _first_6(S, m, Z, i, A, n, H, to)
+    elif size == 5:
         _first_5(S, m, Z, i, A, n, H, to)
     elif size == 4:
         _first_4(S, m, Z, i, A, n, H, to)
@@ -130,12 +132,16 @@ def _first_slot(S: Array, m: int, size: int, Z: Array, i: int, A: Array, n: int,
 def _add_slot(size: int, half: bool, A: Array, Z: Array, j: int, n: int, H: Array, to: int) -> None:  # noqa: PLR0913, PLR0917
     """One slot: `size` pairs, SPAN columns from j on, or two."""
     if half:
-        if size == 5:
+        if size == 6:
+            _half_6(A, Z, j, n, H, to)
+        elif size == 5:
             _half_5(A, Z, j, n, H, to)
         elif size == 4:
             _half_4(A, Z, j, n, H, to)
         else:
             _half_3(A, Z, j, n, H, to)
+    elif size == 6:
+        _sums_6(A, Z, j, n, H, to)
     elif size == 5:
         _sums_5(A, Z, j, n, H, to)
     elif size == 4:

@@ -1,7 +1,7 @@
 """The gradient of softmax over rows that are read where they lie, compiled: several classes at a time.
 
 As in `_fused_lines` every number of a row is read twice, the second time from the first-level cache; here each time for
-three to five classes at once, in vectors as wide as the machine's.
+three to six classes at once, in vectors as wide as the machine's.
 
 Notation
 --------
@@ -29,8 +29,8 @@ from credibly.numerics._fused_tile import TILE, Steps
 from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array, Codes
 
-FEWEST, MOST = 3, 5  # classes at a time
-SCORED = 4 if AVX512 else 2  # rows at a time, so that their sums for five classes fit the registers
+FEWEST, MOST = 3, 6  # classes, or pairs of them, at a time
+SCORED = 4 if AVX512 else 2  # rows at a time, so that their sums for six classes fit the registers
 BITE = 2 * WIDTH  # columns at a time where rows are added up
 EVEN = 8  # rows are taken in multiples of this
 CACHED = 2048  # numbers that are read twice, the second time from the first-level cache: half of that
@@ -125,8 +125,8 @@ def _pulls(classes: int) -> Callable[..., Any]:
     return machine_code(build)
 
 
-_dots_3, _dots_4, _dots_5 = map(_dots, range(FEWEST, MOST + 1))
-_pulls_3, _pulls_4, _pulls_5 = map(_pulls, range(FEWEST, MOST + 1))
+_dots_3, _dots_4, _dots_5, _dots_6 = map(_dots, range(FEWEST, MOST + 1))
+_pulls_3, _pulls_4, _pulls_5, _pulls_6 = map(_pulls, range(FEWEST, MOST + 1))
 
 
 @fast
@@ -195,7 +195,7 @@ def by_column(T: Array, frame: Array, score: Array) -> None:
 
 @fast
 def group_size(K: int, k: int) -> int:
-    """How many of K classes are taken at a time from class k on: three to five, as even as can be."""
+    """How many of K classes are taken at a time from class k on: three to six, as even as can be."""
     left = K - k
     return max(FEWEST, -(-left // -(-left // MOST)))
 
@@ -209,7 +209,9 @@ def line_scores(lines: Lines, rows: tuple[int, int], K: int, F: Array) -> None:
     while k < K:
         size = group_size(K, k)
         for r in range(0, n, SCORED):
-            if size == 5:
+            if size == 6:
+                _dots_6(X, (start + r) * step, step, d, C, ahead, k, F, r)
+            elif size == 5:
                 _dots_5(X, (start + r) * step, step, d, C, ahead, k, F, r)
             elif size == 4:
                 _dots_4(X, (start + r) * step, step, d, C, ahead, k, F, r)
@@ -227,7 +229,9 @@ def add_lines(lines: Lines, rows: tuple[int, int], K: int, G: Array, T: Array) -
         k = 0
         while k < K:
             size = group_size(K, k)
-            if size == 5:
+            if size == 6:
+                _pulls_6(X, start * step, step, d, C, ahead, G, k, n, T, lane)
+            elif size == 5:
                 _pulls_5(X, start * step, step, d, C, ahead, G, k, n, T, lane)
             elif size == 4:
                 _pulls_4(X, start * step, step, d, C, ahead, G, k, n, T, lane)
