@@ -125,7 +125,7 @@ def test_agrees_with_the_generic_likelihood_in_any_width(kind: str, d: int, inte
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("d", [1, 6])
+@pytest.mark.parametrize("d", [1, 6, 9])
 @pytest.mark.parametrize("b", SIZES)
 @kinds
 def test_agrees_with_the_generic_likelihood_in_any_length(kind: str, b: int, d: int, weighted: bool) -> None:
@@ -152,9 +152,29 @@ def test_offsets_are_added_to_the_scores(kind: str, b: int, weighted: bool) -> N
     check(problem(kind, b, 5, weighted=weighted, shifted=True))
 
 
-@pytest.mark.parametrize("K", [2, 3, 5, 6, 10])
-def test_any_number_of_classes(K: int) -> None:
-    check(problem("softmax", TILE + 37, 7, weighted=True, K=K))
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("d", [7, 19, 33])  # tiles; rows read where they lie, with groups of columns that overlap
+@pytest.mark.parametrize("K", range(2, 13))
+def test_any_number_of_classes(K: int, d: int, intercept: bool) -> None:
+    check(problem("softmax", TILE + 37, d, intercept=intercept, weighted=True, K=K))
+
+
+@pytest.mark.parametrize("K", [2, 3, 5, 9])
+def test_classes_with_the_same_weights_share_one_matrix(K: int) -> None:
+    p = problem("softmax", TILE + 37, 9, weighted=True, K=K)
+    check(p._replace(W=np.repeat(p.W[:1], K, axis=0)))
+    check(p._replace(W=np.vstack([np.repeat(p.W[:1], K - 1, axis=0), p.W[-1:]])))  # all but one
+
+
+def test_labels_that_are_all_but_certain_keep_the_digits_of_their_log_probability() -> None:
+    p = problem("softmax", 301, 9, reach=600.0)
+    scores = np.asarray(p.design.X) @ p.W.T
+    gap = np.sort(scores, axis=1)[:, -1] - np.sort(scores, axis=1)[:, -2]
+    sure = np.flatnonzero(gap > 40)  # there 1 + Σ e^f is rounded to one
+    certain = p.changed(X=np.asarray(p.rows.X)[sure], y=scores.argmax(axis=1)[sure])
+    others = np.exp(np.sort(scores[sure], axis=1)[:, :-1] - scores[sure].max(axis=1)[:, None])
+    assert_allclose(compiled(certain).value, -others.sum(), rtol=1e-10)  # scores of 600 are known to 1e-13
+    check(certain)
 
 
 @pytest.mark.parametrize("K", [2, 5])
@@ -265,15 +285,17 @@ def test_no_rows_and_no_columns(kind: str) -> None:
     check(Problem(kind, empty.rows._replace(X=np.empty((5, 0))), Frame(nothing, nothing, True), empty.W[:, 1:]))
 
 
+@pytest.mark.parametrize("d", [3, 9])
 @kinds
-def test_missing_values_are_not_hidden(kind: str) -> None:
-    p = problem(kind, 300, 3)
+def test_missing_values_are_not_hidden(kind: str, d: int) -> None:
+    p = problem(kind, 300, d)
     X = np.array(p.rows.X)
     X[250, 1] = np.nan
     value, score, found = compiled(p.changed(X=X))
     assert np.isnan(value)
     assert np.isnan(score).all()
     assert np.isnan(found).all()
+    assert np.isnan(fused.gradient(kind, p.changed(X=X).rows, p.frame, p.W)).all()
 
 
 @kinds

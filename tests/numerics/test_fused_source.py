@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.special import softmax
 
 from credibly.data.source import Block
 from credibly.inference.frame import Frame
@@ -21,6 +22,10 @@ pytestmark = pytest.mark.skipif(not fused.available(), reason="numba, a core dep
 
 ROUNDER = 1.5 * 2.0**52
 TILE = 240
+if fused.available():
+    from credibly.numerics._fused_softmax_grams import SPAN
+    from credibly.numerics._fused_softmax_lines import SCORED
+    from credibly.numerics._fused_softmax_vectors import WIDTH
 
 
 # --- What LLVM does -------------------------------------------------------------------------------
@@ -97,19 +102,108 @@ def add_gram(count: int) -> Callable[..., None]:
     return add
 
 
-IN_PYTHON: dict[str, Callable[..., Any]] = {
-    "power_of_two": power_of_two,
-    "exponent": lambda x: parts(x)[1] + ROUNDER,
-    "mantissa": lambda x: parts(x)[0],
-    "_dots": dots,
-    "_pulls": pulls,
-    "_turn": turn,
-    "_add_rows": add_rows,
-    "_place": place,
-    "_pull": pull,
-    **{f"_add_gram_{count}": add_gram(count) for count in (1, 2, 3)},
-    "send_for": lambda X, start, lines: None,
+def by_wide_group(d: int, lanes: int) -> np.ndarray:
+    """The same in groups of WIDTH, up to this many lanes."""
+    return np.concatenate([np.arange(WIDTH) + min(i, d - WIDTH) for i in range(0, lanes, WIDTH)])
+
+
+def dots_of(classes: int) -> Callable[..., None]:
+    def dots(  # noqa: PLR0917 - the arguments of the instruction
+        X: np.ndarray, start: int, step: int, d: int, C: np.ndarray, ahead: int, k: int, F: np.ndarray, to: int
+    ) -> None:
+        rows = lines(X, start, step, SCORED, d)[:, by_wide_group(d, C.shape[1])] - C[0]
+        F[k : k + classes, to : to + SCORED] = C[1 + k : 1 + k + classes] @ rows.T
+
+    return dots
+
+
+def pulls_of(classes: int) -> Callable[..., None]:
+    def pulls(  # noqa: PLR0917 - the arguments of the instruction
+        X: np.ndarray,
+        start: int,
+        step: int,
+        d: int,
+        C: np.ndarray,
+        ahead: int,
+        G: np.ndarray,
+        k: int,
+        n: int,
+        T: np.ndarray,
+        lane: int,
+    ) -> None:
+        bite = slice(lane, lane + 2 * WIDTH)
+        rows = (lines(X, start, step, n, d)[:, by_wide_group(d, C.shape[1])] - C[0])[:, bite]
+        T[k : k + classes, bite] += G[k : k + classes, :n] @ rows
+
+    return pulls
+
+
+def sums_of(pairs: int, columns: int) -> Callable[..., None]:
+    def sums(A: np.ndarray, Z: np.ndarray, j: int, n: int, H: np.ndarray, to: int) -> None:
+        H[to : to + pairs * columns] += (Z[j : j + columns, :n] @ A[:pairs, :n].T).reshape(-1)
+
+    return sums
+
+
+def first_of(pairs: int) -> Callable[..., None]:
+    def first(  # noqa: PLR0917 - the arguments of the instruction
+        S: np.ndarray, m: int, Z: np.ndarray, i: int, A: np.ndarray, n: int, H: np.ndarray, to: int
+    ) -> None:
+        A[:pairs, :n] = Z[i, :n] * S[m : m + pairs, :n]
+        sums_of(pairs, SPAN)(A, Z, 0, n, H, to)
+
+    return first
+
+
+def scores_of(classes: int) -> Callable[..., None]:
+    def scores(Z: np.ndarray, W: np.ndarray, D: int, k: int, F: np.ndarray, r: int) -> None:
+        rows = slice(r, r + 2 * WIDTH)
+        F[k : k + classes, rows] = W[k : k + classes, :D] @ Z[:D, rows]
+
+    return scores
+
+
+def slopes(F: np.ndarray, K: int, y: np.ndarray, at: int, G: np.ndarray, r: int) -> None:
+    rows = slice(r, r + WIDTH)
+    G[:K, rows] = (np.arange(K)[:, None] == y[at : at + WIDTH]) - softmax(F[:K, rows], axis=0)
+
+
+def expansion(  # noqa: PLR0917 - the arguments of the instruction
+    F: np.ndarray, K: int, y: np.ndarray, beside: np.ndarray, P: np.ndarray, G: np.ndarray, r: int
+) -> None:
+    rows = slice(r, r + WIDTH)
+    P[:K, rows] = softmax(F[:K, rows], axis=0)
+    slopes(F, K, y, r, G, r)
+    G[:K, rows] *= beside[0, rows]
+    less = F[:K, rows] - F[:K, rows].max(axis=0)
+    beside[1, rows] = less[y[rows], np.arange(WIDTH)]
+    beside[2, rows] = np.exp(less).sum(axis=0) - 1.0
+
+
+OF_SEVERAL: dict[str, Callable[..., Any]] = {
+    f"{name}_{several}": of(several)
+    for name, of in {"_dots": dots_of, "_pulls": pulls_of, "_scores": scores_of, "_first": first_of}.items()
+    for several in (3, 4, 5, 6)
 }
+IN_PYTHON: dict[str, Callable[..., Any]] = (
+    OF_SEVERAL
+    | {f"_sums_{pairs}_{columns}": sums_of(pairs, columns) for pairs in (3, 4, 5, 6) for columns in (2, 4)}
+    | {
+        "slopes": slopes,
+        "expansion": expansion,
+        "power_of_two": power_of_two,
+        "exponent": lambda x: parts(x)[1] + ROUNDER,
+        "mantissa": lambda x: parts(x)[0],
+        "_dots": dots,
+        "_pulls": pulls,
+        "_turn": turn,
+        "_add_rows": add_rows,
+        "_place": place,
+        "_pull": pull,
+        **{f"_add_gram_{count}": add_gram(count) for count in (1, 2, 3)},
+        "send_for": lambda X, start, lines: None,
+    }
+)
 
 
 # --- The same sums twice --------------------------------------------------------------------------
@@ -135,13 +229,16 @@ def interpreted() -> Iterator[Callable[[str], ModuleType]]:
         yield lambda kind: modules[fused._module_of(kind)]
 
 
-def problem(kind: str, n: int, d: int, *, weighted: bool = False, order: Any = "C") -> tuple[Block, Frame, np.ndarray]:
+def problem(
+    kind: str, n: int, d: int, *, weighted: bool = False, order: Any = "C", classes: int = 4, alike: bool = False
+) -> tuple[Block, Frame, np.ndarray]:
     """Random rows; an odd number of them has an intercept."""
     rng = np.random.default_rng([n, d])
     frame = Frame(rng.normal(size=d), np.exp(rng.normal(size=d)), n % 2 == 1)
     X = np.asarray(frame.center + frame.scale * rng.normal(size=(n, d)), order=order)
-    y = {"softmax": rng.integers(0, 4, n), "poisson": np.arange(n) % 25}.get(kind, rng.integers(0, 2, n))
-    W = rng.normal(size=(4 if kind == "softmax" else 1, d + frame.intercept))
+    y = {"softmax": rng.integers(0, classes, n), "poisson": np.arange(n) % 25}.get(kind, rng.integers(0, 2, n))
+    W = rng.normal(size=(classes if kind == "softmax" else 1, d + frame.intercept))
+    W = np.repeat(W[:1], len(W), axis=0) if alike else W
     weight = rng.exponential(size=n) if weighted else None
     return Block(X, y, weight, rng.normal(size=n) if weighted and kind != "softmax" else None), frame, W
 
@@ -149,6 +246,11 @@ def problem(kind: str, n: int, d: int, *, weighted: bool = False, order: Any = "
 CASES: dict[str, dict[str, Any]] = {
     "three columns": {"n": 11, "d": 3},
     "two tiles, read where they lie": {"n": TILE + 21, "d": 6, "weighted": True},
+    "wide vectors": {"n": 131, "d": 19, "weighted": True, "classes": 5},
+    "wide vectors without an intercept": {"n": 72, "d": 9, "classes": 3},
+    "two classes": {"n": 21, "d": 9, "classes": 2},
+    "classes that are alike": {"n": 21, "d": 9, "classes": 3, "alike": True},
+    "more classes than are taken at a time": {"n": 22, "d": 9, "classes": 8},
     "no intercept": {"n": 22, "d": 5, "weighted": True},
     "by columns": {"n": 21, "d": 5, "weighted": True, "order": "F"},
     "one column": {"n": 9, "d": 1},

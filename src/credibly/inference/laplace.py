@@ -35,7 +35,7 @@ FIRST_ROWS = 1000  # so many: fewer take as long;
 PART_GROWTH = 5  # each later part has so many times more rows, of which one Newton step will do
 RANK = 1e-8  # of a weight's curvature that the weights before it must leave to it: rounding is some 1e-14
 HESSIAN_BASE, COLUMNS_PER_PASS = 1.4, 19  # gradients that a Hessian costs, and columns that make it one more;
-CLASSES_BASE, CLASSES_COLUMNS_PER_PASS = 2.2, 60  # the same for several classes,
+SOFTMAX_BASE, SOFTMAX_COLUMNS_PER_PASS = 1.5, 13  # the same for several classes, columns times classes but one,
 WIDE_BASE, WIDE_COLUMNS_PER_PASS = 2.2, 25  # and where gradients are compiled and Gram matrices are not
 CACHED_NUMBERS = 4_000_000  # of a table: in a larger one a gradient waits for the memory,
 WAITING = 1.75  # so many times as long as it computes,
@@ -90,11 +90,12 @@ def _search(objective: Objective, start: Array | Start, controls: Controls) -> S
 def hessian_cost(objective: Objective, n_weights: int) -> float:
     """What a pass with the Hessian costs, in passes with the gradient alone: a model of measured times.
 
-    A weighted Gram matrix for every two classes; for rows that are not in memory, reading costs more than either.
+    A weighted Gram matrix for every two classes, against a product with every class; for rows that are not in memory,
+    reading costs more than either.
     """
     K, d = len(objective.contrast), n_weights / objective.contrast.shape[1]
     if K > 1:
-        cost = CLASSES_BASE + K * (K - 1) // 2 * d / CLASSES_COLUMNS_PER_PASS
+        cost = SOFTMAX_BASE + (K - 1) * d / SOFTMAX_COLUMNS_PER_PASS
     elif d > MOST_FUSED_COLUMNS:
         cost = WIDE_BASE + d / WIDE_COLUMNS_PER_PASS
     else:

@@ -7,213 +7,230 @@ Notation
 --------
 ====  ==============================================================  ================
 W     weights in the frame, one row per class                         (K, D)
-F     scores of the rows of a tile, then less the largest             (K, TILE)
+Z     a tile of the design, as in `_fused_tile`                       (≥ D, TILE)
+F     scores of the rows of a tile                                    (≥ K, TILE)
 P     probabilities                                                   (≥ K, TILE)
 G     slopes 1[y = k] - p_k, times the weight of the row              (≥ K, TILE)
-H     Σ p_j p_k zzᵀ, for the pairs (1, 0), (2, 0), (2, 1), (3, 0), …  (pairs, ≥ D, ≥ D)
+S     p_j p_k times the weight, for (1, 0), (2, 0), (2, 1), (3, 0), … (≥ pairs, TILE)
 ====  ==============================================================  ================
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba.core import cgutils, types
 
-from credibly.numerics._fused_base import LN2_HIGH, LN2_LOW, ROUNDER, exact, exponent, fast, log_of_quotient, mantissa
-from credibly.numerics._fused_rows import exp_minus_abs
-from credibly.numerics._fused_tile import TILE, Steps, add_products, fill, mirror, new_frame, part, scaled_rows, scores
-from credibly.numerics.arrays import Array
+from credibly.numerics._fused_base import fast, machine_code
+from credibly.numerics._fused_softmax_grams import SLOT, SPAN, add_grams, add_score, by_class, information, slots
+from credibly.numerics._fused_softmax_lines import (
+    FEWEST,
+    MOST,
+    Lines,
+    add_each,
+    add_lines,
+    add_totals,
+    by_column,
+    group_size,
+    line_scores,
+    line_slopes,
+    new_columns,
+    row_counts,
+)
+from credibly.numerics._fused_softmax_rows import expansion, log_one_plus
+from credibly.numerics._fused_softmax_vectors import LINE, WIDTH, WideVectors, aligned, wide_intrinsic
+from credibly.numerics._fused_tile import TILE, Steps, fill, new_frame, part
+from credibly.numerics._fused_vectors import WORD
+from credibly.numerics.arrays import Array, Codes
 
-Block = tuple[Array, Steps, Array, Array]  # X flat, its steps, y, weight (or nothing)
+Block = tuple[Array, Steps, Codes, Array]  # X flat, its steps, y, weight (or nothing)
 
 
 class Tile(NamedTuple):
-    """Weights and scratch for one tile; D is rounded up to a multiple of four, K of three, padding is zero."""
+    """Weights and scratch for one tile; D is rounded up to a multiple of four, K to three at least; padding is zero."""
 
     frame: Array  # (2, d)
-    W: Array  # (K, D)
+    W: Array  # (≥ K, ≥ D)
+    K: int
     ones: int  # rows of Z that are one
-    Z: Array  # (D + 2, TILE)
-    y: Array  # (TILE,)
-    weight: Array  # (TILE,); zero past the end of the block
-    F: Array  # (K, TILE)
-    P: Array  # (K, TILE)
-    G: Array  # (K, TILE)
-    work: Array  # (4, TILE)
+    Z: Array  # (≥ D, TILE)
+    y: Codes  # (TILE,); zero past the end of the block,
+    beside: Array  # (3, TILE): as are the weights; what `expansion` leaves
+    F: Array  # (≥ K, TILE)
+    P: Array  # (≥ K, TILE)
+    G: Array  # (≥ K, TILE)
 
 
 @fast
 def new_tile(center: Array, scale: Array, W: Array) -> Tile:
     """A tile for weights W."""
-    K, D = W.shape[0], -(-W.shape[1] // 4) * 4
-    padded = np.zeros((K, D))
+    K, most, D = W.shape[0], max(W.shape[0], FEWEST), -(-W.shape[1] // 4) * 4
+    padded = np.zeros((most, D))
     for k in range(K):
         for i in range(W.shape[1]):
             padded[k, i] = W[k, i]
-    y, weight, work, Z = np.empty(TILE), np.empty(TILE), np.empty((4, TILE)), np.zeros((D + 2, TILE))
-    F, P, G = np.empty((K, TILE)), np.empty((K, TILE)), np.zeros((-(-K // 3) * 3, TILE))
-    return Tile(new_frame(center, scale), padded, W.shape[1] - center.size, Z, y, weight, F, P, G, work)
-
-
-# --- Row by row -----------------------------------------------------------------------------------
-
-
-@exact
-def largest(F: Array, top: Array) -> None:
-    """The largest score of every row; NaN where the first is."""
-    for r in range(top.size):
-        top[r] = F[0, r]
-    for k in range(1, F.shape[0]):
-        f = F[k]
-        for r in range(top.size):
-            top[r] = f[r] if f[r] > top[r] else top[r]
-
-
-@exact
-def clear(work: Array, n: int) -> None:
-    """Sums start at zero; that of all but one of the largest at -1, since each of those is counted in full."""
-    for r in range(n):
-        work[1, r] = -1.0
-    for k in range(2, 4):
-        for r in range(n):
-            work[k, r] = 0.0
-
-
-@exact
-def add_class(k: int, f: Array, e: Array, y: Array, work: Array) -> None:
-    """Raise f, less the largest score, to e^f, and add that to the sums it belongs to."""
-    n = f.size
-    top, rest, others, at = work[0, :n], work[1, :n], work[2, :n], work[3, :n]
-    for r in range(n):
-        f[r] -= top[r]
-    exp_minus_abs(f, e)
-    for r in range(n):
-        rest[r] += e[r] if f[r] < 0.0 else 1.0
-    for r in range(n):
-        others[r] += 0.0 if y[r] == k else e[r]
-    for r in range(n):
-        at[r] = f[r] if y[r] == k else at[r]
-
-
-@exact
-def log_one_plus(x: Array, out: Array) -> None:
-    """out -= log(1 + x), x ≥ 0; digits of tiny x are kept."""
-    for r in range(x.size):
-        whole = 1.0 + x[r]
-        k, m = exponent(whole) - ROUNDER, mantissa(whole)
-        num, den = (x[r], 2.0 + x[r]) if whole < 1.4 else (m - 1.0, m + 1.0)
-        out[r] -= (k * LN2_HIGH if whole >= 1.4 else 0.0) + (
-            log_of_quotient(num, den) + (k * LN2_LOW if whole >= 1.4 else 0.0)
-        )
-
-
-@exact
-def slopes(k: int, y: Array, weight: Array, inverse: Array, others: Array, p: Array, g: Array) -> None:  # noqa: PLR0913, PLR0917
-    """p_k = e^f_k / Σ e^f, and the weight times 1[y = k] - p_k: for the label the others' share, no difference."""
-    for r in range(y.size):
-        p[r] *= inverse[r]
-    for r in range(y.size):
-        g[r] = weight[r] * (others[r] * inverse[r] if y[r] == k else -p[r])
-
-
-@exact
-def softmax(tile: Tile, n: int) -> None:
-    """From the scores in F: probabilities, slopes, and the log probabilities of the labels in work[3]."""
-    y, top, rest = tile.y[:n], tile.work[0, :n], tile.work[1, :n]
-    largest(tile.F, top)
-    clear(tile.work, n)
-    for k in range(tile.F.shape[0]):
-        add_class(k, tile.F[k, :n], tile.P[k, :n], y, tile.work)
-    inverse = top
-    for r in range(n):
-        inverse[r] = 1.0 / (1.0 + rest[r])
-    for k in range(tile.F.shape[0]):
-        slopes(k, y, tile.weight[:n], inverse, tile.work[2, :n], tile.P[k, :n], tile.G[k, :n])
-    log_one_plus(rest, tile.work[3, :n])
+    Z, y, beside = aligned(D, TILE), np.empty(TILE, np.int64), aligned(3, TILE)
+    F, P, G = aligned(most, TILE), aligned(most, TILE), aligned(most, TILE)
+    return Tile(new_frame(center, scale), padded, K, W.shape[1] - center.size, Z, y, beside, F, P, G)
 
 
 # --- The walk -------------------------------------------------------------------------------------
 
 
+def _scores(classes: int) -> Callable[..., Any]:
+    """F[k + m, r + i] = Σ_j W[k + m, j] Z[j, r + i], m < classes, i < 2 WIDTH."""
+
+    def build(  # noqa: PLR0913, PLR0917 - an instruction in all but name
+        typing: Any, Z: Any, W: Any, D: Any, k: Any, F: Any, r: Any
+    ) -> tuple[Any, Callable[..., Any]]:
+        def generate(v: WideVectors) -> None:
+            Z, W, D, k, F, r = v.args
+            build = v.builder
+            rows = [build.add(r, WORD(i)) for i in range(0, 2 * WIDTH, WIDTH)]
+            sums = [[v.variable() for _ in rows] for _ in range(classes)]
+            with cgutils.for_range(build, D) as loop:
+                z = [v.load(Z, v.in_row(Z, loop.index, row)) for row in rows]
+                for m, totals in enumerate(sums):
+                    weight = v.spread(W, v.in_row(W, build.add(k, WORD(m)), loop.index))
+                    for column, total in zip(z, totals, strict=True):
+                        build.store(v.plus_product(build.load(total), column, weight), total)
+            for m, totals in enumerate(sums):
+                for row, total in zip(rows, totals, strict=True):
+                    v.store(build.load(total), F, v.in_row(F, build.add(k, WORD(m)), row))
+
+        return wide_intrinsic(generate, Z, W, types.intp, types.intp, F, types.intp)
+
+    build.__name__ = f"_scores_{classes}"
+    return machine_code(build)
+
+
+_scores_3, _scores_4, _scores_5, _scores_6 = map(_scores, range(FEWEST, MOST + 1))
+
+
 @fast
-def weighted_total(weight: Array, values: Array) -> float:
-    """Σ weight · values."""
-    total = 0.0
+def tile_scores(tile: Tile, D: int, n: int) -> None:
+    """F = W Z over the first n rows of the tile."""
+    k = 0
+    while k < tile.K:
+        size = group_size(tile.K, k)
+        for r in range(0, n, 2 * WIDTH):
+            if size == 6:
+                _scores_6(tile.Z, tile.W, D, k, tile.F, r)
+            elif size == 5:
+                _scores_5(tile.Z, tile.W, D, k, tile.F, r)
+            elif size == 4:
+                _scores_4(tile.Z, tile.W, D, k, tile.F, r)
+            else:
+                _scores_3(tile.Z, tile.W, D, k, tile.F, r)
+        k += size
+
+
+@fast
+def log_likelihood(beside: Array) -> float:
+    """Σ weight · log p of the labels, from what `expansion` has left."""
+    weight, log_prob, total = beside[0], beside[1], 0.0
+    log_one_plus(beside[2], log_prob)
     for r in range(weight.size):
-        total += weight[r] * values[r]
+        total += weight[r] * log_prob[r]
     return total
 
 
 @fast
-def expand(block: Block, start: int, tile: Tile) -> tuple[int, float]:
-    """Fill the tile from this row on; its length and log likelihood."""
+def expand(block: Block, start: int, tile: Tile) -> int:
+    """Fill the tile from this row on; its length."""
     X, steps, y, weight = block
-    rows = (start, min(TILE, y.size - start))
+    rows, d = (start, min(TILE, y.size - start)), tile.frame.shape[1]
     n = fill(X, steps, rows, tile.frame, tile.Z)
-    for i in range(tile.frame.shape[1], tile.frame.shape[1] + tile.ones):
+    for i in range(d, d + tile.ones):
         tile.Z[i] = 1.0
-    part(y, 0.0, rows, tile.y)
-    part(weight, 1.0, rows, tile.weight)
-    for k in range(tile.W.shape[0]):
-        scores(tile.Z, tile.W[k], tile.F[k, :n])
-    softmax(tile, n)
-    return n, weighted_total(tile.weight[:n], tile.work[3, :n])
+    for r in range(TILE):
+        tile.y[r] = y[start + r] if r < rows[1] else 0
+    part(weight, 1.0, rows, tile.beside[0])
+    tile_scores(tile, d + tile.ones, n)
+    for r in range(0, n, WIDTH):
+        expansion(tile.F, tile.K, tile.y, tile.beside, tile.P, tile.G, r)
+    return n
 
 
 @fast
-def add_score(tile: Tile, n: int, score: Array) -> None:
-    """Add Z Gᵀ, (D, K)."""
-    for i in range(0, score.shape[0], 4):
-        for k in range(0, score.shape[1], 3):
-            add_products(tile.Z, i, tile.G, k, n, score, i)
+def gradient(block: Block, center: Array, scale: Array, W: Array) -> Array:
+    """Score of a block, (K, D)."""
+    tile, score = new_tile(center, scale, W), np.zeros(W.shape)
+    done, H = add_score_of_lines(block, tile, score), new_score_slots(W)
+    for start in range(done, block[2].size, TILE):
+        n = expand(block, start, tile)
+        add_score(tile.Z, W.shape[1], tile.G, tile.K, n, H)
+    by_class(H, score)
+    return score
 
 
 @fast
-def gradient(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Array]:
-    """Log likelihood of a block and its score, (≥ D, ≥ K)."""
-    tile = new_tile(center, scale, W)
-    value, score = 0.0, np.zeros((tile.W.shape[1], tile.G.shape[0]))
-    for start in range(0, block[2].size, TILE):
-        n, log_prob = expand(block, start, tile)
-        value += log_prob
-        add_score(tile, n, score)
-    return value, score
+def new_score_slots(W: Array) -> Array:
+    """Where `add_score` adds."""
+    return np.zeros(-(-W.shape[0] // MOST) * -(-W.shape[1] // SPAN) * SLOT)
 
 
 @fast
-def add_grams(tile: Tile, n: int, pairs: Array, four: Array, H: Array) -> None:
-    """Add Z diag(pair) Zᵀ for every pair of classes, in blocks that touch the lower triangle."""
-    for i in range(0, tile.W.shape[1], 4):
-        for m in range(pairs.shape[0]):
-            scaled_rows(tile.Z, i, pairs[m, :n], four)
-            for j in range(0, i + 4, 3):
-                add_products(four, 0, tile.Z, j, n, H[m], i)
+def add_score_of_lines(block: Block, tile: Tile, score: Array) -> int:
+    """Add the score of the rows that can be read where they lie; how many that are."""
+    X, steps, y, weight = block
+    K, d = tile.K, tile.frame.shape[1]
+    whole, at_once = row_counts(y.size, d, steps)
+    if not whole:
+        return 0
+    lines = Lines(X, steps[0], d, new_columns(tile.frame, tile.W[:K]), at_once * steps[0])
+    F, G = aligned(lines.C.shape[0], at_once), aligned(lines.C.shape[0], at_once)
+    T, ones = aligned(*lines.C.shape), np.zeros(K)
+    for start in range(0, whole, at_once):
+        rows = (start, min(at_once, whole - start))
+        line_scores(lines, rows, K - 1, F)  # that of the last class, which is not touched, is zero
+        if tile.ones:
+            add_each(tile.W[:, d], K, rows[1], F)
+        line_slopes(F, K, (y, weight), rows, G)
+        add_lines(lines, rows, K, G, T)
+        add_totals(G, K, rows[1], ones)
+    by_column(T, tile.frame, score)
+    for k in range(K if tile.ones else 0):
+        score[k, d] += ones[k]
+    return whole
 
 
 @fast
-def products(tile: Tile, n: int, pairs: Array) -> None:
+def products(tile: Tile, n: int, S: Array) -> None:
     """Weight · p_j p_k for every pair j > k."""
-    weight, m = tile.weight, 0
-    for j in range(tile.W.shape[0]):
+    weight, m = tile.beside[0], 0
+    for j in range(tile.K):
         for k in range(j):
-            p, q, out = tile.P[j], tile.P[k], pairs[m]
+            p, q, out = tile.P[j], tile.P[k], S[m]
             for r in range(n):
                 out[r] = p[r] * q[r] * weight[r]
             m += 1
 
 
 @fast
+def alike(W: Array) -> bool:
+    """Whether all classes have the same weights, as where searches start: then so have all pairs of them."""
+    for k in range(1, W.shape[0]):
+        for i in range(W.shape[1]):
+            if W[k, i] != W[0, i]:
+                return False
+    return True
+
+
+@fast
 def sums(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Array, Array]:
-    """Log likelihood of a block, its score (≥ D, ≥ K) and the grams of all pairs of classes."""
+    """Log likelihood, score (K, D) and information (K, D, K, D) of a block."""
     tile = new_tile(center, scale, W)
-    K, D = tile.W.shape
-    pairs, four = np.empty((K * (K - 1) // 2, TILE)), np.empty((4, TILE))
-    value, score, H = 0.0, np.zeros((D, tile.G.shape[0])), np.zeros((pairs.shape[0], D, D + 2))
+    (K, D), step = W.shape, block[1][0] if block[1][1] == 1 else 0
+    pairs = 1 if alike(W) else K * (K - 1) // 2
+    S, A, H = aligned(max(K * (K - 1) // 2, FEWEST), TILE), aligned(MOST, TILE), np.zeros(slots(pairs, D) * SLOT)
+    lines = -(-TILE * step * SLOT // (LINE * max(H.size, 1)))  # all of the next tile
+    value, score, slopes = 0.0, np.zeros(W.shape), new_score_slots(W)
     for start in range(0, block[2].size, TILE):
-        n, log_prob = expand(block, start, tile)
-        value += log_prob
-        add_score(tile, n, score)
-        products(tile, n, pairs)
-        add_grams(tile, n, pairs, four, H)
-    for m in range(pairs.shape[0]):
-        mirror(H[m])
-    return value, score, H
+        n = expand(block, start, tile)
+        value += log_likelihood(tile.beside[:, :n])
+        add_score(tile.Z, D, tile.G, K, n, slopes)
+        products(tile, n, S)
+        add_grams(tile.Z, D, S, pairs, n, A, H, (block[0], (start + TILE) * step, lines))
+    by_class(slopes, score)
+    return value, score, information(H, pairs, K, D)

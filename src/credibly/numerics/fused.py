@@ -14,7 +14,6 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.linalg import softmax_information
 
 NOTHING = np.empty(0)
 
@@ -208,19 +207,20 @@ def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
     K, D = W.shape
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
     if kind == SOFTMAX:
-        value, score, grams = _kernels(kind).sums(*arguments)
-        return Sums(value, _by_class(score, K, D), softmax_information(grams[:, :D, :D], K, D))
+        value, score, information = _kernels(kind).sums(*arguments)
+        return Sums(value, score.reshape(-1), information.reshape(K * D, K * D))
     value, score, information = _kernels(kind).sums(KINDS[kind], *arguments)
     return Sums(value, score[:D], information[:D, :D].copy())
 
 
 def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> Array:
     """The score of the weights W: the second of `sums`, for less."""
-    K, D = W.shape
     arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
+    score: Array
     if kind == SOFTMAX:
-        return _by_class(_kernels(kind).gradient(*arguments)[1], K, D)
-    score: Array = _kernels(kind).gradient(KINDS[kind], *arguments)[:D]
+        score = _kernels(kind).gradient(*arguments)
+        return score.reshape(-1)
+    score = _kernels(kind).gradient(KINDS[kind], *arguments)[: W.shape[1]]
     return score
 
 
@@ -236,11 +236,6 @@ def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
     kernels = _kernels(COLUMNS)
     mean, scatter, low, high = kernels.sums_down(_as_compiled(X.T)) if down else kernels.sums(_as_compiled(X))
     return mean, scatter, low, high
-
-
-def _by_class(score: Array, K: int, D: int) -> Array:
-    """What the kernel has column by column, and padded, as one vector."""
-    return np.ascontiguousarray(score[:D, :K].T).reshape(-1)
 
 
 # --- The compiled modules -------------------------------------------------------------------------
@@ -281,12 +276,12 @@ def _block(kind: str, rows: Rows) -> tuple[Array | tuple[int, int], ...]:
     if X.ndim != 2 or any(part is not None and part.shape != X.shape[:1] for part in beside.values()):
         shapes = ", ".join(f"{name} {part.shape}" for name, part in beside.items() if part is not None)
         raise ValueError(f"X {X.shape}, {shapes} are not of one block.")
-    block = *_flat(X), _as_compiled(y), _as_compiled(NOTHING if weight is None else weight)
+    weights = _as_compiled(NOTHING if weight is None else weight)
     if kind != SOFTMAX:
-        return *block, _as_compiled(NOTHING if offset is None else offset)
+        return *_flat(X), _as_compiled(y), weights, _as_compiled(NOTHING if offset is None else offset)
     if offset is not None:
         raise ValueError("offsets of softmax scores are not known to the kernel.")
-    return block
+    return *_flat(X), _as_compiled(y, np.int64), weights
 
 
 def _frame(d: int, frame: Frame, W: Array) -> tuple[Array, Array, Array]:
@@ -310,9 +305,9 @@ def _flat(X: AnyArray) -> tuple[Array, tuple[int, int]]:
     return flat, (down // item, across // item)
 
 
-def _as_compiled(array: AnyArray) -> Array:
-    """A view of contiguous, aligned float64 that may not be written to: numba compiles once per kind of array."""
-    rows = np.ascontiguousarray(array, dtype=np.float64)
+def _as_compiled(array: AnyArray, kind: type[np.generic] = np.float64) -> AnyArray:
+    """A view of contiguous, aligned numbers that may not be written to: numba compiles once per kind of array."""
+    rows = np.ascontiguousarray(array, dtype=kind)
     view = rows.view() if rows.flags.aligned else rows.copy()
     view.flags.writeable = False
     return view
