@@ -22,7 +22,7 @@ from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import ARMIJO, Status, silent
 
-STEP = 1e-3  # of a log hyperparameter, for differences of gradients
+STEP = 3e-3  # of a log hyperparameter, for differences of slopes that are good to 1e-3
 LONGEST = 1.0  # step, in e-folds of a hyperparameter
 WEAKEST = 1.0  # curvature, in nats per squared e-fold, that steps count on
 SHORTER = 0.3
