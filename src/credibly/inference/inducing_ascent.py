@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import lsq_linear
 
+from credibly.data.threads import in_order
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.kernel_evidence import AT_BOUND, Evaluated, KernelEvidence, Progress
 from credibly.inference.laplace import Controls
@@ -105,14 +106,16 @@ class Ascent:
         step[free] = boxed(self.here.slope[free], self.curvature[np.ix_(free, free)], *near)
         return step
 
-    def measured_curvature(self) -> Array:
-        """B, by differences of the slope, (p, p)."""
-        here, rows = self.here, []
-        for step in STEP * np.eye(len(here.slope)):
+    def measured_curvature(self, threads: int = 1) -> Array:
+        """B, by differences of the slope, (p, p), several of which are looked at at a time."""
+        here = self.here
+
+        def fall(step: Array) -> Array:
             at = self.evidence.at(here.at.theta + step, here.at.result.warm, self._controls)
             slope = self.evidence.gradient(at, self._controls) + self.evidence.log_prior_gradient(at.theta)
-            rows.append((here.slope - slope) / STEP)
-        B = np.array(rows)
+            return np.asarray((here.slope - slope) / STEP)
+
+        B = np.array(list(in_order(fall, list(STEP * np.eye(len(here.slope))), threads)))
         return np.asarray(0.5 * (B + B.T))
 
     def _look(self, theta: Array, warm: Array | None) -> Look:
