@@ -367,7 +367,7 @@ def test_one_ascent_finds_what_l_bfgs_finds():
     assert_allclose(ascent.here.height, best.result.log_evidence, rtol=1e-9)
     B, H = ascent.measured_curvature(), evidence.hessian(ascent.here.at, EXACTLY)
     assert_allclose(B, -H, rtol=1e-2, atol=1e-2)  # one-sided differences with steps of 3e-3
-    assert_allclose(ascent.measured_curvature(threads=3), B, rtol=1e-8, atol=1e-8)  # rounding of slopes, by the step
+    assert_allclose(ascent.measured_curvature(threads=3), B, atol=1e-6)  # slopes are good to 1e-9, over the step
 
 
 def test_an_ascent_stops_at_bounds_and_says_when_it_was_cut_short():

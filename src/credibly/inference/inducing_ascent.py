@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import lsq_linear
 
-from credibly.data.threads import in_order
+from credibly.data.threads import in_order, single_threaded_blas
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.kernel_evidence import AT_BOUND, Evaluated, KernelEvidence, Progress
 from credibly.inference.laplace import Controls
@@ -115,7 +115,8 @@ class Ascent:
             slope = self.evidence.gradient(at, self._controls) + self.evidence.log_prior_gradient(at.theta)
             return np.asarray((here.slope - slope) / STEP)
 
-        B = np.array(list(in_order(fall, list(STEP * np.eye(len(here.slope))), threads)))
+        with single_threaded_blas():  # else who looks alone for a moment would have BLAS's own threads, and its rounding
+            B = np.array(list(in_order(fall, list(STEP * np.eye(len(here.slope))), threads)))
         return np.asarray(0.5 * (B + B.T))
 
     def _look(self, theta: Array, warm: Array | None) -> Look:
