@@ -158,6 +158,8 @@ def test_more_than_two_classes_are_taken_each_against_the_rest():
     assert induced.sample_proba(X[:4], 2, random_state=0).shape == (2, 4, 3)
     with pytest.raises(NoEvidenceError):
         _ = induced.log_evidence_
+    few = fitted(X, y, inference="ep", inducing=12).posterior_
+    assert_allclose(few.means(elsewhere()), few.scores(elsewhere()).mean, rtol=1e-9, atol=1e-10)
 
 
 def test_each_class_may_have_a_kernel_of_its_own():
@@ -196,7 +198,6 @@ def test_a_large_problem_is_searched_on_a_part_of_the_rows_first(monkeypatch):
     direct = fitted(X, y, kernel, optimize=True, inducing=30)
     monkeypatch.setattr("credibly.inference.inducing_search.SMALL", 0)
     monkeypatch.setattr("credibly.inference.inducing_search.PARTS", ((200, 15), (400, 20), (700, 30), (1500, 30)))
-    monkeypatch.setattr("credibly.inference.inducing_search.MEASURED_ROWS", 400)
     for inference in ("laplace", "ep"):
         model = fitted(X, y, kernel, optimize=True, inducing=30, inference=inference, n_restarts=1)
         assert model.status_.good
@@ -226,7 +227,7 @@ def test_hyperparameters_are_at_their_best_for_points_that_moved(monkeypatch):
     assert small.status_.good and np.abs(small.log_evidence_gradient_).max() < 0.05
     monkeypatch.setattr("credibly.inference.inducing_search.SMALL", 0)
     monkeypatch.setattr("credibly.inference.inducing_search.PARTS", ((100, 8), (200, 8)))
-    monkeypatch.setattr("credibly.inference.inducing_search.MEASURED_ROWS", 200)
+    monkeypatch.setattr("credibly.inference.inducing_search.JUDGED_ROWS", 200)
     large = fitted(X, y, kernel, optimize=True, inducing=8, optimize_inducing=True)
     best = fitted(X, y, large.kernel_, optimize=True, inducing=large.inducing_points_)
     assert large.status_.good and best.log_evidence_ - large.log_evidence_ < 1.0  # half a nat, by a part's curvature

@@ -122,7 +122,8 @@ NEVER_HELD = {
     """,
     "derived from the rest on demand (cached properties)": """
         model.likelihoods.family_likelihood:CanonicalForm model.likelihoods.family_likelihood:LogMeanForm
-        model.likelihoods.family_likelihood:ThresholdForm
+        model.likelihoods.family_likelihood:ThresholdForm numerics.substitution:Strip
+        numerics.substitution:Substitution
     """,
     "read from the text of a formula, which is what is kept": """
         tables.formula_functions:BSplines tables.formula_functions:Centred tables.formula_functions:NaturalSpline

@@ -33,10 +33,11 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference.inducing_points import independent_points
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD, weighted_gram
+from credibly.numerics.linalg import PSD, scratch, weighted_gram
+from credibly.numerics.substitution import Substitution
 
 HELD_NUMBERS = 150_000_000  # of V: 1.2 gigabytes
-BLOCK_NUMBERS = 1_000_000  # of V in a block
+BLOCK_NUMBERS = 2**18  # of V in a block: two megabytes, and enough blocks for several threads
 FEWEST_ROWS = 256
 LEFT = 1e-12  # of a prior variance: less is rounding
 LOST = 1e-6  # of it: more below zero cannot be overlooked
@@ -62,8 +63,13 @@ class Whitening:
         return self.whitened(self.kernel(X, self.points))
 
     def whitened(self, K: Array) -> Array:
-        """V of rows whose k(X, Z) is at hand."""
-        return self.factor.half_solve(K.T).T
+        """V of rows whose k(X, Z) is at hand, in its place."""
+        return self.by_rows.forward(K)
+
+    @cached_property
+    def by_rows(self) -> Substitution:
+        """L, to be solved for rows."""
+        return Substitution.of(self.factor)
 
 
 class Part(NamedTuple):
@@ -156,6 +162,14 @@ def left_open(prior: Array, V: Array) -> Array:
     return np.where(left > LEFT * prior, left, 0.0)
 
 
+def squared_lengths(by_rows: Substitution, V: Array) -> Array:
+    """|L⁻¹ v|² of every row v."""
+    half = scratch(*V.shape)
+    np.copyto(half, V)
+    by_rows.forward(half)
+    return np.asarray(np.einsum("nm,nm->n", half, half))
+
+
 class Pulled(NamedTuple):
     """a = (I + W P)⁻¹ b and P a."""
 
@@ -232,20 +246,17 @@ class InducingPrecision:
 
     def pulled_with_leverage(self, b: Array) -> Pulled:
         """`pulled` by the column that was summed with the factor, finding `leverage` in the same pass."""
-        t = self.A.solve(self.projected)
+        t, by_rows = self.A.solve(self.projected), Substitution.of(self.A)
 
-        Vt, h = self.prior.map(lambda part: np.column_stack([part.V @ t, self._leverages(part)])).T
+        Vt, h = self.prior.map(lambda part: np.column_stack([part.V @ t, squared_lengths(by_rows, part.V)])).T
         vars(self)["leverage"] = h  # what the cached property would find in a pass of its own
         return self._pulled(b, Vt)
-
-    def _leverages(self, part: Part) -> Array:
-        half = self.A.half_solve(part.V.T)
-        return np.asarray(np.einsum("mn,mn->n", half, half))
 
     @cached_property
     def leverage(self) -> Array:
         """h."""
-        return self.prior.map(self._leverages)
+        by_rows = Substitution.of(self.A)
+        return self.prior.map(lambda part: squared_lengths(by_rows, part.V))
 
     def variances(self) -> Array:
         """diag((P⁻¹ + W)⁻¹): what is left of a row's own share, and of that of the points. Nothing cancels."""

@@ -4,7 +4,7 @@ Notation as in `kernel_evidence`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -67,9 +67,8 @@ class InducingEvidence(KernelEvidence):
 
     def refined(self, at: Evaluated, controls: Controls) -> Evaluated:
         """The same θ with latents to another tolerance, from where they are."""
-        parts = _parts(at)
-        priors: Any = tuple(part.problem.prior for part in parts)[: len(self.kernels)]
-        return at._replace(result=self.infer(priors, None, at.result.warm, controls))
+        result: Any = at.result
+        return at._replace(result=result.refined(controls))
 
     def posterior(self, at: Evaluated) -> InducingPosterior:
         """What was inferred at one θ, as a posterior of the function."""
@@ -89,6 +88,11 @@ def _parts(at: Evaluated) -> tuple[Any, ...]:
 @dataclass(frozen=True)
 class InducingOneVsRest(OneVsRestLatents):
     """Binary results for each class against the rest, with inducing points."""
+
+    def refined(self, controls: Controls) -> "InducingOneVsRest":
+        """The same with latents to another tolerance."""
+        parts: Any = self.parts
+        return replace(self, parts=tuple(part.refined(controls) for part in parts))
 
     def gradient(self) -> Array:
         """∂/∂θ of the sum of the binary log evidences, (p,)."""

@@ -56,7 +56,8 @@ def evidence_gradient(precision: InducingPrecision, a: Array, b: Array, places: 
     kernel, Z, L = prior.whitening.kernel, prior.whitening.points, prior.whitening.factor
     own = a * b - 0.5 * precision.diagonal()  # diag(M)
     p, q = prior.onto_points(a, b)
-    inverse, both = A.scaled_inverse(np.ones(prior.m)), np.stack([p, q])
+    inverse = A.scaled_inverse(np.ones(prior.m))
+    below = np.vstack([inverse, p, q])
 
     def sums(X: Array, M: Array, ends: float = 1.0) -> Array:
         slopes = cross_sums(kernel, X, Z, M)
@@ -64,11 +65,12 @@ def evidence_gradient(precision: InducingPrecision, a: Array, b: Array, places: 
 
     def block(part: Part) -> Sums:
         X, V, (left, right, S, middle, _) = part
-        G = V @ inverse  # 2 (M - diag(M)) V
-        G *= -S[:, None]
+        weighted = scratch(len(V), prior.m + 2)
+        np.multiply(V, -S[:, None], out=weighted[:, :-2])
+        weighted[:, -2], weighted[:, -1] = right, left
+        G = weighted @ below  # 2 (M - diag(M)) V
         G -= np.multiply(2.0 * middle[:, None], V, out=scratch(*V.shape))
-        G += np.column_stack([right, left]) @ both
-        weights = L.half_solve_transposed(G.T).T
+        weights = prior.whitening.by_rows.backward(G)
         return sums(X, weights), diagonal_sums(kernel, X, middle), weighted_gram(V, middle)
 
     slopes, on_diagonal, gram = prior.sum(block, a, b, precision.S, own)
@@ -97,6 +99,11 @@ class InducingLaplace(AtMode[Expansion, InducingPrecision]):
     def posterior(self) -> InducingGaussian:
         """q, at the points."""
         return InducingGaussian.of(self.mode.precision, self.mode.point.a)
+
+    def refined(self, controls: Controls) -> "InducingLaplace":
+        """The same with latents to another tolerance, from where they are and with the factor that is at hand."""
+        point, precision, *_ = self.mode
+        return replace(self, mode=_mode(self.problem, point, precision, controls))
 
     def gradient(self, places: bool = False) -> Array:
         """∂ log evidence/∂θ, (p,), the mode's own movement included (RW06 eq. 5.21–5.24)."""
@@ -139,7 +146,7 @@ def inducing_laplace(
     none = np.zeros(len(problem.y))
     if start is None:
         here = Point(none, none, problem.likelihood.expand(problem.y, none))
-        return InducingLaplace(_mode(problem, here, None, controls), problem)
+        return InducingLaplace(_mode(problem, here, _factorised(problem, here), controls), problem)
     before = InducingPrecision.of(problem.prior, *start)
     a, f = before.pulled(start[1], before.projected)
     here = Point(a, f, problem.likelihood.expand(problem.y, f))
@@ -147,11 +154,10 @@ def inducing_laplace(
 
 
 def _mode(
-    problem: InducingLatents, here: Point[Expansion], before: InducingPrecision | None, controls: Controls
+    problem: InducingLatents, here: Point[Expansion], precision: InducingPrecision, controls: Controls
 ) -> Mode[Expansion, InducingPrecision]:
-    """As `find_mode`, which would walk over the rows three times as often."""
-    precision = _factorised(problem, here) if before is None else before
-    fresh, status = before is None, Status.STEP_LIMIT
+    """As `find_mode`, which would walk over the rows three times as often; the precision is that of here, or nearly."""
+    fresh, status = precision.W is here.at.curvature, Status.STEP_LIMIT
     last = last_fresh = np.inf  # δ² one step before; where the factor was last that of the point
     for step in range(1, controls.max_steps + 2):
         goal = precision.W * here.f + here.at.grad
@@ -238,6 +244,10 @@ class InducingSites(SiteState):
         """½ νᵀμ - ½ log|I + PT|."""
         return float(0.5 * self.sites.nu @ self.mean - 0.5 * self.precision.logdet)
 
+    def refined(self, controls: Controls) -> "InducingSites":
+        """The same with sites to another tolerance, from where they are."""
+        return _settled(self, controls)
+
     @property
     def posterior(self) -> InducingGaussian:
         """q, at the points."""
@@ -271,9 +281,13 @@ def inducing_propagation(
     ----------
     Naish-Guzman & Holden 2007; the sweeps are parallel.
     """
-    largest = float(problem.prior.D.max() + np.diag(problem.prior.whitening.factor.matrix).max())
-    enough = max(controls.tol, GOAL, (FLOOR * largest) ** 2)
-    state, status, steps = settle(_first_state(problem, start), enough, controls)
+    return _settled(_first_state(problem, start), controls)
+
+
+def _settled(first: InducingSites, controls: Controls) -> InducingSites:
+    prior = first.problem.prior
+    largest = float(prior.D.max() + np.diag(prior.whitening.factor.matrix).max())
+    state, status, steps = settle(first, max(controls.tol, GOAL, (FLOOR * largest) ** 2), controls)
     return replace(state, status=status, steps=steps)
 
 

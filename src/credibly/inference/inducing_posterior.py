@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from credibly.inference.function_posterior import CHUNK, LOST, finite
-from credibly.inference.inducing import InducingPrecision, Whitening, left_open
+from credibly.inference.inducing import InducingPrecision, Whitening, left_open, squared_lengths
 from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, semidefinite_root
+from credibly.numerics.substitution import Substitution
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,19 @@ class InducingGaussian:
     def scores(self, X: Array) -> Scores:
         """Mean and variance of the latents at other rows."""
         V, prior = self._seen(X, self.whitening.kernel.diag)
-        half = self.A.half_solve(V.T)
-        return Scores(V @ self.mean, left_open(prior, V) + np.einsum("mn,mn->n", half, half))
+        return Scores(V @ self.mean, left_open(prior, V) + squared_lengths(self._by_rows, V))
+
+    @cached_property
+    def _by_rows(self) -> Substitution:
+        return Substitution.of(self.A)
+
+    def means(self, X: Array) -> Array:
+        """Their means alone: k(X, Z) times one vector."""
+        return np.asarray(self.whitening.kernel(X, self.whitening.points) @ self._weights)
+
+    @cached_property
+    def _weights(self) -> Array:
+        return self.whitening.factor.half_solve_transposed(self.mean)
 
     def joint(self, X: Array) -> Scores:
         """Mean and covariance of the latents at other rows together."""
@@ -96,6 +109,13 @@ class InducingPosterior:
             return each[0]
         mean, variance = (np.column_stack(them) for them in zip(*each, strict=True))
         return Scores(mean, variance[:, :, None] * np.eye(len(each)))  # classes are independent
+
+    def means(self, X: Array) -> Array:
+        """Means of the latents at other rows, (b,) or (b, K), without what their variances cost."""
+        rows = max(1, CHUNK // len(self.points))
+        blocks = [X[i : i + rows] for i in range(0, len(X), rows)]
+        found = np.concatenate([np.column_stack([part.means(block) for part in self.parts]) for block in blocks])
+        return found if len(self.parts) > 1 else found[:, 0]
 
     def sample(self, rng: np.random.Generator, X: Array, size: int) -> Array:
         """Draws of the function (of all K) at other rows, (size, b, 1) or (size, b, K); in each all rows share it."""

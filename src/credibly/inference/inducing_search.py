@@ -10,7 +10,7 @@ B     curvature of minus the log evidence in θ, positive definite              
 An evaluation on all rows costs n m², and a search by L-BFGS some fifty of them. The evidence of a part of the rows has
 its maximum nearby, and its curvature tells that of all: what data say about hyperparameters grows with the number of
 parameters that they determine (not with n: ten times the rows may bring twice the curvature). Quasi-Newton steps that
-start from both need two or three evaluations.
+start from both need two or three evaluations. So the curvature is measured once, on the smallest part.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from credibly.data.threads import default_threads
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.inducing_ascent import Ascent, Goal, Look, Terms, definite
 from credibly.inference.inducing_evidence import InducingEvidence
@@ -33,13 +34,13 @@ from credibly.numerics.newton import Status, silent
 
 SMALL = 3e8  # n m²: below, hyperparameters are searched for on all rows
 PARTS = ((1_500, 100), (5_000, 200), (15_000, 350))  # rows and points, before all rows
-MEASURED_ROWS = 5_000  # of a part on which the curvature is measured: p evaluations
+JUDGED_ROWS = 5_000  # on which the curvature is measured, or other points are tried, once hyperparameters are found
 MOST_EVALUATIONS = 12  # on all rows
 MOST_ON_A_PART = 60
 # Nats that a further step would gain. On all rows half a nat: hyperparameters are then within one of their own standard
 # deviations. On a part it is n over its rows times as much of all.
 CLOSE, CLOSE_ON_A_PART = 0.5, 0.05
-LOOSE = 1e-9  # squared distance of latents to their goal: evidences are then good to 1e-4 nats
+LOOSE = 1e-7  # squared distance of latents to their goal: evidences are then good to 1e-5 nats, slopes to 2e-3 (seen)
 MOVED = 1.0  # e-folds that hyperparameters move after points were chosen, from which on others are tried
 
 Make = Callable[[AnyArray | None, Array], InducingEvidence]  # for some rows (None: all) and points
@@ -93,10 +94,10 @@ class Part(NamedTuple):
     curvature: Array  # B of the part
 
     @classmethod
-    def of(cls, rows: AnyArray, evidence: InducingEvidence, ascent: Ascent) -> "Part":
-        """With the curvature measured where that is cheap, else as the ascent saw it."""
-        measured = len(rows) <= MEASURED_ROWS
-        return cls(rows, evidence, ascent.here, ascent.measured_curvature() if measured else ascent.curvature)
+    def measured(cls, rows: AnyArray, evidence: InducingEvidence, ascent: Ascent) -> "Part":
+        """With the curvature measured, which takes p evaluations."""
+        threads = evidence.threads or default_threads()
+        return cls(rows, evidence, ascent.here, ascent.measured_curvature(threads))
 
     def curvature_of_more(self, there: Look) -> Array:
         """B of more rows, whose latents say how many numbers they determine."""
@@ -142,11 +143,13 @@ class Search(NamedTuple):
         if n * points.size**2 <= SMALL:
             at, status = maximise(evidence, self.bounds, [theta], self.controls, self.progress)
             return Learnt(at, status, evidence)
-        rows = np.sort(points.rng.choice(n, min(n, MEASURED_ROWS), replace=False))
+        rows = np.sort(points.rng.choice(n, min(n, JUDGED_ROWS), replace=False))
         some = self.make(rows, evidence.points)
-        look_around = Ascent(some, self.terms._replace(progress=silent), Goal(np.inf, 1, some.search_tol))
+        look_around = Ascent(some, self.terms._replace(progress=silent), Goal(np.inf, 1, LOOSE))
         look_around.climb(theta, self.begin(rows, moved.at.result.mean[rows]))
-        return self._refined(self._on_all(Part.of(rows, some, look_around), evidence, theta, moved.at.result.warm))
+        return self._refined(
+            self._on_all(Part.measured(rows, some, look_around), evidence, theta, moved.at.result.warm)
+        )
 
     def _refined(self, found: Learnt) -> Learnt:
         """With latents to the tolerance that was asked for."""
@@ -165,27 +168,27 @@ class Search(NamedTuple):
     def _begin_on(self, rows: AnyArray, points: Points, starts: Sequence[Array]) -> Part:
         """Where a search on a few rows ended, the best of those from several starts."""
         evidence = self.make(rows, points.at(self.kernels))
-        goal = Goal(CLOSE_ON_A_PART, MOST_ON_A_PART, evidence.search_tol)
+        goal = Goal(CLOSE_ON_A_PART, MOST_ON_A_PART, LOOSE)
         climbs = []
         for i, start in enumerate(starts):
             climbs.append(Ascent(evidence, self.terms, goal))
             with suppress(NotPositiveDefinite) if i else nullcontext():  # a drawn start whose kernel overflows
                 climbs[-1].climb(start, None)
         best = max((it for it in climbs if it.begun), key=lambda it: it.here.height)
-        return Part.of(rows, evidence, best)
+        return Part.measured(rows, evidence, best)
 
     def _go_on_with(self, rows: AnyArray, points: Points, first: Part, n: int) -> Part:
         """The same on more rows, with points for the kernel that was found on fewer."""
         evidence = self.make(rows, points.at(first.top.at.kernels))
         close = max(CLOSE_ON_A_PART, CLOSE * len(rows) / n)
-        goal = Goal(close, MOST_ON_A_PART, evidence.search_tol if len(rows) <= MEASURED_ROWS else LOOSE)
+        goal = Goal(close, MOST_ON_A_PART, LOOSE)
         ascent = Ascent(evidence, self.terms, goal, first.curvature_of_more)
         ascent.climb(first.top.at.theta, self._warm(first, rows, evidence.X))
-        return Part.of(rows, evidence, ascent)
+        return Part(rows, evidence, ascent.here, ascent.curvature)
 
     def _warm(self, part: Part, rows: AnyArray | None, X: Array) -> Array:
         """Where a search for the latents of other rows may start, from what a part says about them."""
-        return self.begin(rows, part.evidence.posterior(part.top.at).scores(X).mean)
+        return self.begin(rows, part.evidence.posterior(part.top.at).means(X))
 
     def _approach(self, part: Part, points: Points) -> Learnt:
         """By a few steps on all rows; points are chosen anew where that led far away and a part shows a gain."""
@@ -208,7 +211,7 @@ class Search(NamedTuple):
     def _gain_on(self, part: Part, found: Learnt, chosen: Array) -> float:
         """Nats that other points would gain on all rows, judged by a part of them."""
         controls = Controls(max(LOOSE, self.controls.tol), self.controls.max_steps, silent)
-        rows = part.rows[:: -(-len(part.rows) // MEASURED_ROWS)]
+        rows = part.rows[:: -(-len(part.rows) // JUDGED_ROWS)]
         old, new = (
             self.make(rows, Z).at(found.at.theta, None, controls).result.log_evidence
             for Z in (found.evidence.points, chosen)

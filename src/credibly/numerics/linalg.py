@@ -27,6 +27,7 @@ from credibly.numerics.arrays import Array
 
 MIRRORED = 256  # rows of a triangle mirrored at a time, so that both sides stay in the cache
 LARGEST_SCRATCH = 1_000_000  # numbers kept by a thread
+LONG_ROW = 10  # columns from which on weights are multiplied row by row
 
 DesignMatrix: TypeAlias = Array | csr_array
 
@@ -265,7 +266,8 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
 
     Written as (√weight Z)ᵀ(√weight Z): NumPy hands a matrix times its own transpose to BLAS's `syrk`, which
     does half the work of a product, and the result is symmetric to the last bit. Weights run along the rows of Zᵀ,
-    which are contiguous when Z is in Fortran order. Rows of negative weight are taken off in a second product.
+    which are contiguous when Z is in Fortran order; long rows of Z are scaled one by one, to be read as they lie. Rows
+    of negative weight are taken off in a second product.
 
     Examples
     --------
@@ -279,6 +281,9 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
     if isinstance(Z, csr_array):
         scaled = csr_array((Z.data * np.repeat(np.sqrt(weight), np.diff(Z.indptr)), Z.indices, Z.indptr), Z.shape)
         return np.asarray((scaled.T @ scaled).toarray())
+    if Z.flags.c_contiguous and Z.shape[1] >= LONG_ROW:
+        rooted = np.multiply(Z, np.sqrt(weight)[:, None], out=scratch(*Z.shape))
+        return np.asarray(rooted.T @ rooted)
     rooted = np.multiply(Z.T, np.sqrt(weight), out=scratch(Z.shape[1], Z.shape[0]))
     return np.asarray(rooted @ rooted.T)
 
