@@ -25,6 +25,7 @@ from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import AHEAD
+from credibly.numerics._fused_tile import Steps
 from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic, load_first, row_of
 from credibly.numerics.arrays import Array
 
@@ -32,8 +33,6 @@ ROOM = 4096  # numbers in Z: the first-level cache holds them
 LANES = 16  # a full table has a multiple of so many rows: what an unrolled vector loop eats in one bite
 MOST_ROWS = 240
 CENTER, INVERSE, WEIGHT = range(3)  # rows of P
-
-Steps = tuple[int, int]  # from a row to the next, and from a column to the next; one of them is 1
 
 
 @fast
@@ -213,3 +212,11 @@ def add_gram(Z: Array, n: int, H: Array) -> None:
             else:
                 _add_gram_1(Z, n, i, j, H)
             left, j = left - count, j + count * WIDTH
+
+
+@fast
+def mirror(H: Array) -> None:
+    """Copy the lower triangle to the upper."""
+    for i in range(H.shape[0]):
+        for j in range(i):
+            H[j, i] = H[i, j]

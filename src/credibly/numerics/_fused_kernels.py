@@ -11,10 +11,10 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.numerics._fused_base import fast
-from credibly.numerics._fused_design import Steps, add_gram, fill, new_rows, pull, table_rows
+from credibly.numerics._fused_design import add_gram, fill, mirror, new_rows, pull, table_rows
 from credibly.numerics._fused_lines import Lines, add_lines, by_column, fill_groups, line_scores, row_counts
 from credibly.numerics._fused_rows import expand_rows, row_slopes
-from credibly.numerics._fused_tile import mirror, new_frame
+from credibly.numerics._fused_tile import Steps, new_frame
 from credibly.numerics._fused_vectors import WIDTH
 from credibly.numerics.arrays import Array
 
@@ -99,6 +99,7 @@ def add_score_of_lines(kind: int, block: Block, weights: Weights, room: Scratch,
     X, steps, y, weight, offset = block
     (frame, u), d = weights, weights.frame.shape[1]
     whole, at_once = row_counts(y.size, d, steps)
+    at_once = min(at_once, room.f.size)
     lines = Lines(X, steps[0], d, np.empty((2, -(-d // WIDTH) * WIDTH)))
     fill_groups(frame, u, lines.G)
     total, ones, intercept = np.zeros(lines.G.shape[1]), 0.0, float(u[d]) if u.size > d else 0.0

@@ -20,13 +20,12 @@ from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_tile import TILE, Steps
-from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, group, groups, intrinsic
+from credibly.numerics._fused_vectors import LINE, WIDTH, WORD, Vectors, group, groups, intrinsic
 from credibly.numerics.arrays import Array
 
 SCORED = 4  # rows taken at a time where they are scored,
 PULLED = 8  # and where they are added up: the totals are loaded and stored once for so many
 CACHED = 2048  # numbers that are read twice, the second time from the first-level cache: half of that
-LINE = 8  # numbers in a line of memory
 AHEAD = 128  # rows from those being scored to those sent for: memory is read while the cache is computed with
 
 

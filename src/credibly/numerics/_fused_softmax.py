@@ -38,9 +38,9 @@ from credibly.numerics._fused_softmax_lines import (
     row_counts,
 )
 from credibly.numerics._fused_softmax_rows import expansion, log_one_plus
-from credibly.numerics._fused_softmax_vectors import LINE, WIDTH, WideVectors, aligned, wide_intrinsic
+from credibly.numerics._fused_softmax_vectors import WIDTH, WideVectors, aligned, wide_intrinsic
 from credibly.numerics._fused_tile import TILE, Steps, fill, new_frame, part
-from credibly.numerics._fused_vectors import WORD
+from credibly.numerics._fused_vectors import LINE, WORD
 from credibly.numerics.arrays import Array, Codes
 
 Block = tuple[Array, Steps, Codes, Array]  # X flat, its steps, y, weight (or nothing)

@@ -24,8 +24,8 @@ from numba.core import cgutils, types
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import send_for
 from credibly.numerics._fused_softmax_lines import FEWEST, MOST, group_size
-from credibly.numerics._fused_softmax_vectors import AVX512, LINE, WIDTH, WideVectors, totals, wide_intrinsic
-from credibly.numerics._fused_vectors import WORD
+from credibly.numerics._fused_softmax_vectors import AVX512, WIDTH, WideVectors, totals, wide_intrinsic
+from credibly.numerics._fused_vectors import LINE, WORD
 from credibly.numerics.arrays import Array
 
 SPAN = 4 if AVX512 else 2  # columns j at a time: the sums for six pairs fit the registers

@@ -9,7 +9,7 @@ from numba.core import types
 from numba.core.registry import cpu_target
 
 from credibly.numerics._fused_base import EXP, LN2_HIGH, LN2_LOW, LOG2_E, LOWEST, ROUNDER, fast
-from credibly.numerics._fused_vectors import LANE, NUMBER, WORD, Vectors
+from credibly.numerics._fused_vectors import LANE, LINE, NUMBER, WORD, Vectors
 from credibly.numerics.arrays import Array
 
 # What numba compiles for, which is also what it keeps compiled code by
@@ -17,7 +17,6 @@ AVX512 = "+avx512f" in cpu_target.target_context.codegen().magic_tuple()[2]
 WIDTH = 8 if AVX512 else 4
 VECTOR = ir.VectorType(NUMBER, WIDTH)
 CODES = ir.VectorType(WORD, WIDTH)
-LINE = 8  # numbers in a line of memory
 
 
 @fast
@@ -69,12 +68,9 @@ class WideVectors(Vectors):
         first = self.builder.insert_element(ir.Constant(kind, ir.Undefined), one, LANE(0))
         return self.pick(first, first, *[0] * WIDTH)
 
-    def variable(self) -> Any:
-        """Where a vector that changes in a loop is kept (in a register, after all); zero at first."""
-        with self.builder.goto_entry_block():
-            place = self.builder.alloca(VECTOR)
-        self.builder.store(ZERO, place)
-        return place
+    def variable(self, first: Any = ZERO) -> Any:
+        """Where a vector that changes in a loop is kept, and what it is at first."""
+        return super().variable(first)
 
 
 def exponential(v: WideVectors, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A tile of the design and the sums over it, compiled; everything is vectorised along the rows of the tile.
+"""A tile of the design, compiled: rows side by side, so that what follows is vectorised along them.
 
 Numba leaves the vectorising of straight-line code switched off, hence a 4 by 4 transposition in LLVM's own words.
 
@@ -7,9 +7,6 @@ Notation
 ====  ==============================================================  ================
 X     rows as they came, in one flat stretch of memory with steps     (b, d)
 Z     a tile of the design: standardised columns, then the ones       (≥ D, TILE)
-u     weights in the frame                                            (D,)
-f     scores zᵀu of the rows of a tile                                (TILE,)
-H     Σ c zzᵀ for weights c, built in its lower triangle              (≥ D, ≥ D)
 ====  ==============================================================  ================
 """
 
@@ -110,73 +107,3 @@ def part(values: Array, otherwise: float, rows: tuple[int, int], out: Array) -> 
     if values.size:
         for r in range(n):
             out[r] = values[start + r]
-
-
-@fast
-def scores(Z: Array, u: Array, f: Array) -> None:
-    """Set f = uᵀZ over the first f.size rows of the tile, four columns at a time."""
-    f[:] = 0.0
-    for i in range(0, u.size, 4):
-        z0, z1, z2, z3 = Z[i], Z[i + 1], Z[i + 2], Z[i + 3]
-        u0, u1, u2, u3 = u[i], u[i + 1], u[i + 2], u[i + 3]
-        for r in range(f.size):
-            f[r] += (z0[r] * u0 + z1[r] * u1) + (z2[r] * u2 + z3[r] * u3)
-
-
-@fast
-def add_score(Z: Array, i: int, grad: Array, total: Array) -> None:
-    """total[i : i + 4] += Z[i : i + 4] grad."""
-    z0, z1, z2, z3 = Z[i], Z[i + 1], Z[i + 2], Z[i + 3]
-    t0 = t1 = t2 = t3 = 0.0
-    for r in range(grad.size):
-        g = grad[r]
-        t0, t1, t2, t3 = t0 + z0[r] * g, t1 + z1[r] * g, t2 + z2[r] * g, t3 + z3[r] * g
-    total[i] += t0
-    total[i + 1] += t1
-    total[i + 2] += t2
-    total[i + 3] += t3
-
-
-@fast
-def scale_rows(Z: Array, i: int, factor: Array) -> None:
-    """Z[i : i + 4] ← Z[i : i + 4] diag(factor)."""
-    for k in range(i, i + 4):
-        z = Z[k]
-        for r in range(factor.size):
-            z[r] *= factor[r]
-
-
-@fast
-def scaled_rows(Z: Array, i: int, factor: Array, out: Array) -> None:
-    """out = Z[i : i + 4] diag(factor); not for `out` inside Z, where a vector loop would not dare."""
-    for k in range(4):
-        z, scaled = Z[i + k], out[k]
-        for r in range(factor.size):
-            scaled[r] = z[r] * factor[r]
-
-
-@fast
-def add_products(A: Array, i: int, B: Array, j: int, n: int, H: Array, to: int) -> None:  # noqa: PLR0913, PLR0917
-    """H[to : to + 4, j : j + 3] += A[i : i + 4, :n] B[j : j + 3, :n]ᵀ: twelve sums fill the 16 registers."""
-    a0, a1, a2, a3 = A[i], A[i + 1], A[i + 2], A[i + 3]
-    b0, b1, b2 = B[j], B[j + 1], B[j + 2]
-    h00 = h01 = h02 = h10 = h11 = h12 = h20 = h21 = h22 = h30 = h31 = h32 = 0.0
-    for r in range(n):
-        x0, x1, x2 = b0[r], b1[r], b2[r]
-        y0, y1, y2, y3 = a0[r], a1[r], a2[r], a3[r]
-        h00, h01, h02 = h00 + y0 * x0, h01 + y0 * x1, h02 + y0 * x2
-        h10, h11, h12 = h10 + y1 * x0, h11 + y1 * x1, h12 + y1 * x2
-        h20, h21, h22 = h20 + y2 * x0, h21 + y2 * x1, h22 + y2 * x2
-        h30, h31, h32 = h30 + y3 * x0, h31 + y3 * x1, h32 + y3 * x2
-    rows = ((h00, h01, h02), (h10, h11, h12), (h20, h21, h22), (h30, h31, h32))
-    for k in range(4):
-        for m in range(3):
-            H[to + k, j + m] += rows[k][m]
-
-
-@fast
-def mirror(H: Array) -> None:
-    """Copy the lower triangle to the upper."""
-    for i in range(H.shape[0]):
-        for j in range(i):
-            H[j, i] = H[i, j]

@@ -11,6 +11,7 @@ from llvmlite import ir
 from numba.core import types
 
 WIDTH = 4
+LINE = 8  # numbers in a line of memory
 WORD, LANE, NUMBER, BYTE = ir.IntType(64), ir.IntType(32), ir.DoubleType(), ir.IntType(8)
 VECTOR = ir.VectorType(NUMBER, WIDTH)
 LANES = ir.VectorType(LANE, WIDTH)
@@ -88,7 +89,7 @@ class Vectors:
     def variable(self, first: Any = ZERO) -> Any:
         """Where a vector that changes in a loop is kept (in a register, after all), and what it is at first."""
         with self.builder.goto_entry_block():  # room on the stack once, not once in every round of a loop
-            place = self.builder.alloca(VECTOR)
+            place = self.builder.alloca(first.type)
         self.builder.store(first, place)
         return place
 
