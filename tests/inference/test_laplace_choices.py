@@ -75,10 +75,10 @@ def test_reading_makes_gradients_nearly_as_dear_as_hessians():
     ("n", "outputs", "n_weights", "sizes"),
     [
         (20_000, 1, 19, [1000, 4000, 10_000]),  # at least a thousand, at most half of them
-        (60_000, 1, 19, [2400, 9600, 30_000]),  # 2.4 rows in sixty
+        (60_000, 1, 19, [3000, 12_000, 30_000]),  # one row in twenty
         (100_000, 1, 38, [5666, 22_664, 50_000]),  # 3.4 rows, where a Hessian costs as many gradients
-        (400_000, 1, 20, [10_000, 40_000, 160_000]),  # beyond the cache it costs less
-        (2_000_000, 1, 20, [20_000, 80_000, 320_000]),  # at most a thousand for each weight
+        (400_000, 1, 20, [20_000, 80_000, 200_000]),
+        (2_000_000, 1, 20, [40_000, 160_000, 500_000]),  # at most two thousand for each weight, and ten million numbers
         (2_000_000, 1, 100, [100_000]),  # and ten million numbers
         (20_000, 8, 160, [2000, 8000, 10_000]),  # at most one row in ten
         (10_000, 8, 160, [1600, 5000]),  # twenty rows for each weight, of which a row tells of two

@@ -183,6 +183,15 @@ def test_a_hessian_that_measures_longer_than_the_metric_before_it_is_no_step_bac
     assert problem.asked.startswith("gH")
 
 
+def test_a_first_step_that_fails_is_taken_again_with_the_hessian(monkeypatch):
+    """In a metric a tenth as large as it should be a step goes ten times too far; damped Newton is not needed yet."""
+    problem, start = logistic(n=20_000), near(logistic(n=20_000))
+    small = start._replace(metric=PSD(np.sqrt(0.1) * start.metric.factor))
+    monkeypatch.setattr(quasi_newton_module, "newton", None)
+    checked(problem, quasi_newton(problem.passes(3.0), small))
+    assert problem.asked.startswith("ggH")
+
+
 @pytest.mark.parametrize(
     ("needed", "first", "rate", "passes"), [(1e-6, 1e-7, 0.5, 1), (1e-6, 1e-2, 0.1, 5), (1e-6, 1e-2, 1.0, np.inf)]
 )

@@ -19,9 +19,8 @@ from credibly.numerics.sgd import averaged_sweep
 MANY_ROWS = 40_000  # from here on every pass counts, and one mode is worth finding
 MANY_NUMBERS = 300_000  # rows times weights from which on the search starts from the mode of a sample:
 SAMPLE_SHARE = 60  # of so many rows as many as a Hessian costs gradients: where it is dear a good metric is worth more,
-LARGEST_SHARE = 10  # but at most one row in ten,
-ENOUGH_PER_WEIGHT = 1000  # and no more for each weight, however many rows there are;
-STORED_SHARE = 20  # where they are not in memory, one row in twenty: a pass costs more than any sample;
+LEAST_SHARE, LARGEST_SHARE = 20, 10  # but at least one row in twenty, and at most one in ten,
+ENOUGH_PER_WEIGHT = 2000  # and no more for each weight, however many rows there are (but for those not in memory);
 ROWS_PER_WEIGHT = 20  # at least so many for each weight,
 MOST_NUMBERS = 10_000_000  # at most so many numbers: 80 megabytes,
 SAMPLE_GROWTH = (4, 16)  # and so many times more rows where
@@ -128,10 +127,11 @@ def sampled_start(objective: Objective, start: Array) -> Start | Array:
     """
     n, climb = objective.rows.n_rows, _Climb(objective.rows.n_rows, start)
     for size in sample_sizes(objective, start.size):
-        sample = objective.sample(np.random.default_rng(0), size)  # the seed moves only the start, not the mode
+        rng = np.random.default_rng(0)  # the seed moves only the start, not the mode
+        sample = objective.sample(rng, size)
         try:
             for part in part_sizes(size, objective, start.size):
-                climb.towards(sample.sample(np.random.default_rng(0), part))
+                climb.towards(sample.sample(rng, part))
             found = climb.mode_of(sample)
         except (_OverfittedSample, NotPositiveDefinite):
             continue
@@ -177,9 +177,9 @@ class _Climb:
         here = watched.expand(self.x)
         step = -here.hessian.solve(here.grad)
         expected = self.bend * float(here.grad @ step) ** 2
-        return (
-            Solution(self.x + step, here, Status.CONVERGED, 1, expected, self.likely_bend) if expected <= tol else None
-        )
+        if expected > tol:
+            return None
+        return Solution(self.x + step, here, Status.CONVERGED, 1, expected, self.likely_bend)
 
     def _searched(self, watched: "_Watched", tol: float) -> Solution:
         """Newton from here on, which tells how far a step can be trusted."""
@@ -215,8 +215,8 @@ def sample_sizes(objective: Objective, n_weights: int) -> list[int]:
         return []
     most = min(n // 2, max(needed, MOST_NUMBERS * outputs // n_weights))
     if not isinstance(objective.rows, MemoryRows):
-        return [min(most, max(needed, n // STORED_SHARE))]
-    worth = min(n // LARGEST_SHARE, int(n * hessian_cost(objective, n_weights) / SAMPLE_SHARE))
+        return [min(most, max(needed, n // LEAST_SHARE))]  # a pass costs more than any sample
+    worth = min(n // LARGEST_SHARE, max(n // LEAST_SHARE, int(n * hessian_cost(objective, n_weights) / SAMPLE_SHARE)))
     size = min(most, max(needed, FIRST_ROWS, min(worth, ENOUGH_PER_WEIGHT * n_weights)))
     return sorted({size, *(min(most, size * grown) for grown in SAMPLE_GROWTH)})
 

@@ -173,7 +173,10 @@ class _Search:
             if here.local is not None and (ended := self._ended(here.x, here.local, step, decrement)) is not None:
                 return ended
             if not decrement < most:  # or not a number: the step was no good
-                return None
+                if self.expanded or not max_steps or np.isinf(self.last):
+                    return None
+                here, self.last, most = self._look(self.x, with_hessian=True), np.inf, np.inf
+                continue  # from the point before, in a better metric
             self.x = here.x
             ask = self._hessian_pays(decrement, here.exact)
             if ask and self.expanded > max_steps:
