@@ -115,7 +115,7 @@ class Ascent:
             slope = self.evidence.gradient(at, self._controls) + self.evidence.log_prior_gradient(at.theta)
             return np.asarray((here.slope - slope) / STEP)
 
-        with single_threaded_blas():  # else who looks alone for a moment would have BLAS's own threads, and its rounding
+        with single_threaded_blas():  # else whoever looks alone for a moment would have other threads, and rounding
             B = np.array(list(in_order(fall, list(STEP * np.eye(len(here.slope))), threads)))
         return np.asarray(0.5 * (B + B.T))
 
