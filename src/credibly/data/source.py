@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.threads import default_threads, in_order, single_threaded_blas
+from credibly.data.threads import Shared, default_threads, in_order, side_by_side, single_threaded_blas
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, is_sparse
@@ -242,6 +242,19 @@ class MemoryRows(Walked):
     def plain(self) -> bool:
         """Whether blocks are dense and carry no offsets."""
         return self.offset is None and not is_sparse(self.X)
+
+    @property
+    def whole(self) -> Block | None:
+        """All rows as one block, where that is what is held: dense, float64, none of weight zero."""
+        if is_sparse(self.X) or self.X.dtype != np.float64 or not self.X.flags.forc or self.changes:
+            return None
+        if self.weight is not None and not self.weight.all():
+            return None
+        return Block(self.X, self.y, self.weight, self.offset)
+
+    def side_by_side(self, work: Shared) -> None:
+        """Have some work in parts done on as many threads as these rows are walked by."""
+        side_by_side(work, self.threads or default_threads())
 
     def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
         """Apply `block` to every block of rows; results in the order of the rows."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -244,3 +244,43 @@ class _Crew(Generic[Item, Result]):
         with self._changed:
             self._outcomes[index] = outcome
             self._changed.notify_all()
+
+
+class Shared(Protocol):
+    """Work in parts that any number of threads take up."""
+
+    @property
+    def count(self) -> int:
+        """Number of parts."""
+
+    def some(self) -> bool:
+        """Do some parts that nobody has begun; whether there may be more."""
+
+    def ended(self) -> bool:
+        """Whether all are done; waits for others, but not for long."""
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+
+
+def side_by_side(work: Shared, threads: int) -> None:
+    """All parts of some work, done by the caller and its helpers.
+
+    Nobody is waited for who has not begun: on a busy machine the caller does it all.
+    """
+    helpers = [_pool(threads - 1).submit(_all_of, work) for _ in range(min(threads, work.count) - 1)]
+    try:
+        _all_of(work)
+        if not work.ended():
+            for helper in helpers:
+                if not helper.cancel():
+                    helper.result()  # or the error that kept it from ending
+    finally:
+        work.stop()  # after Ctrl-C: do not begin what nobody will read
+        for helper in helpers:
+            helper.cancel()
+
+
+def _all_of(work: Shared) -> None:
+    while work.some():
+        pass

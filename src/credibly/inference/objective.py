@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from credibly.data.source import Block, MemoryRows, Rows, Sums, add
+from credibly.data.source import WORTH_THREADS, Block, MemoryRows, Rows, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.frame import Frame
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood
@@ -28,7 +28,7 @@ from credibly.model.likelihoods.label_noise import NoisyCategorical, NoisyExpans
 from credibly.model.likelihoods.links import Log
 from credibly.model.likelihoods.proportions import Bernoulli
 from credibly.numerics import fused
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, softmax_information, weighted_gram
 from credibly.numerics.newton import Local
 
@@ -61,6 +61,8 @@ MOST_FUSED_COLUMNS = 256  # beyond that a tile of the kernel leaves the cache, a
 MOST_FUSED_WEIGHTS = 2048  # of all classes: a block's information is held for each thread, and added to the others'
 FUSED_NUMBERS = 250_000  # in a block, which the kernel cuts into tiles of its own: a third of a millisecond
 FEWEST_FUSED_ROWS = 2048
+FEWEST_PARTS, MOST_PARTS = 4, 256  # of a table in memory that is worth several threads, each about as large as a block
+MOST_PART_NUMBERS = 2_000_000  # in the sums of all parts: 16 megabytes
 
 
 class Raw(NamedTuple):
@@ -202,16 +204,46 @@ def _fused_gradient(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
     return (fused.gradient(kind, block.counted, frame, W),)
 
 
+def _split_sums(total: Array, M: int) -> Sums:
+    return float(total[0]), total[1 : 1 + M], total[1 + M :].reshape(M, M)
+
+
+def _split_gradient(total: Array, M: int) -> Sums:
+    return (total,)
+
+
 class Pass(NamedTuple):
     """A sum over rows, by a compiled kernel and by NumPy."""
 
     compiled: Callable[..., Sums]
     generic: Callable[..., Sums]
+    in_parts: Callable[..., fused.Parts]  # the compiled one over a table in memory
+    split: Callable[[Array, int], Sums]  # what that adds up to, for so many weights
     in_place: bool  # whether the compiled one may read wide rows where they lie
 
 
-EXPANSION = Pass(_fused, _generic, in_place=False)
-GRADIENT = Pass(_fused_gradient, _generic_gradient, in_place=True)
+EXPANSION = Pass(_fused, _generic, fused.sums_in_parts, _split_sums, in_place=False)
+GRADIENT = Pass(_fused_gradient, _generic_gradient, fused.gradient_in_parts, _split_gradient, in_place=True)
+
+
+def part_cuts(n: int, W: Array) -> Codes | None:
+    """Where n rows are cut into parts for these weights; None where the sums of a part are too large to be kept."""
+    most = MOST_PART_NUMBERS // W.size**2
+    count = 1 if n * W.size < WORTH_THREADS else max(FEWEST_PARTS, n * W.shape[1] // FUSED_NUMBERS)
+    count = min(count, most - most % 2, MOST_PARTS)
+    return None if most < FEWEST_PARTS else n * np.arange(count + 1) // count
+
+
+def compiled_sum(walk: Pass, kind: str, raw: Raw, W: Array) -> Sums:
+    """A sum by a compiled kernel: over a table in memory without the interpreter, else block by block."""
+    rows = raw.rows
+    whole = rows.whole if isinstance(rows, MemoryRows) else None
+    cuts = None if whole is None else part_cuts(rows.n_rows, W)
+    if whole is None or cuts is None or not isinstance(rows, MemoryRows):
+        return rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
+    parts = walk.in_parts(kind, whole, raw.frame, W, cuts)
+    rows.side_by_side(parts)
+    return walk.split(parts.total, W.size)
 
 
 @singledispatch
@@ -344,7 +376,7 @@ class Objective:
         """A sum over rows by a compiled kernel, where the likelihood has one and it pays, else by NumPy."""
         kind, raw = compiled_kind(self.likelihood), self.raw
         if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W, walk):
-            return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
+            return compiled_sum(walk, kind, raw, W)
         return self.rows.sum(partial(walk.generic, likelihood=self.likelihood, W=W), add)
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:

@@ -13,12 +13,14 @@ import numpy as np
 from credibly.numerics._fused_base import fast
 from credibly.numerics._fused_design import add_gram, fill, mirror, new_rows, pull, table_rows
 from credibly.numerics._fused_lines import Lines, add_lines, by_column, fill_groups, line_scores, row_counts
+from credibly.numerics._fused_parts import BEGUN, DONE, count_up
 from credibly.numerics._fused_rows import expand_rows, row_slopes
 from credibly.numerics._fused_tile import Steps, new_frame
 from credibly.numerics._fused_vectors import WIDTH
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import Array, Codes
 
 Block = tuple[Array, Steps, Array, Array, Array]  # X flat, its steps, y, weight and offset (or nothing)
+Columns = tuple[Array, Array, Array]  # centres, scales, weights
 
 
 class Scratch(NamedTuple):
@@ -139,3 +141,43 @@ def sums(kind: int, block: Block, center: Array, scale: Array, u: Array) -> tupl
         add_gram(room.Z, n, H)
     mirror(H)
     return value, score, H
+
+
+# --- In parts, by whoever has time ----------------------------------------------------------------
+
+
+@fast
+def part_of(block: Block, start: int, stop: int) -> Block:
+    """Some rows of a block."""
+    X, steps, y, weight, offset = block
+    return X[start * steps[0] :], steps, y[start:stop], weight[start:stop], offset[start:stop]
+
+
+@fast
+def some_gradients(kind: int, block: Block, weights: Columns, cuts: Codes, turn: Codes, most: int, out: Array) -> None:  # noqa: PLR0913, PLR0917
+    """Scores of up to `most` parts that nobody has begun, into their rows of `out`."""
+    for _ in range(most):
+        i = count_up(turn, BEGUN)
+        if i >= cuts.size - 1:
+            return
+        score = gradient(kind, part_of(block, cuts[i], cuts[i + 1]), *weights)
+        for j in range(out.shape[1]):
+            out[i, j] = score[j]
+        count_up(turn, DONE)
+
+
+@fast
+def some_sums(kind: int, block: Block, weights: Columns, cuts: Codes, turn: Codes, most: int, out: Array) -> None:  # noqa: PLR0913, PLR0917
+    """Log likelihoods, scores and informations of up to `most` parts, one after the other in their rows of `out`."""
+    M = weights[2].size
+    for _ in range(most):
+        i = count_up(turn, BEGUN)
+        if i >= cuts.size - 1:
+            return
+        value, score, H = sums(kind, part_of(block, cuts[i], cuts[i + 1]), *weights)
+        out[i, 0] = value
+        for j in range(M):
+            out[i, 1 + j] = score[j]
+            for k in range(M):
+                out[i, 1 + M + j * M + k] = H[j, k]
+        count_up(turn, DONE)

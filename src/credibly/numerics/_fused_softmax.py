@@ -22,6 +22,7 @@ import numpy as np
 from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
+from credibly.numerics._fused_parts import BEGUN, DONE, count_up
 from credibly.numerics._fused_softmax_grams import SLOT, SPAN, add_grams, add_score, by_class, information, slots
 from credibly.numerics._fused_softmax_lines import (
     FEWEST,
@@ -44,6 +45,7 @@ from credibly.numerics._fused_vectors import LINE, WORD
 from credibly.numerics.arrays import Array, Codes
 
 Block = tuple[Array, Steps, Codes, Array]  # X flat, its steps, y, weight (or nothing)
+Columns = tuple[Array, Array, Array]  # centres, scales, weights (K, D)
 
 
 class Tile(NamedTuple):
@@ -234,3 +236,44 @@ def sums(block: Block, center: Array, scale: Array, W: Array) -> tuple[float, Ar
         add_grams(tile.Z, D, S, pairs, n, A, H, (block[0], (start + TILE) * step, lines))
     by_class(slopes, score)
     return value, score, information(H, pairs, K, D)
+
+
+# --- In parts, by whoever has time ----------------------------------------------------------------
+
+
+@fast
+def part_of(block: Block, start: int, stop: int) -> Block:
+    """Some rows of a block."""
+    X, steps, y, weight = block
+    return X[start * steps[0] :], steps, y[start:stop], weight[start:stop]
+
+
+@fast
+def some_gradients(block: Block, weights: Columns, cuts: Codes, turn: Codes, most: int, out: Array) -> None:
+    """Scores of up to `most` parts that nobody has begun, into their rows of `out`."""
+    for _ in range(most):
+        i = count_up(turn, BEGUN)
+        if i >= cuts.size - 1:
+            return
+        score = gradient(part_of(block, cuts[i], cuts[i + 1]), *weights).reshape(-1)
+        for j in range(out.shape[1]):
+            out[i, j] = score[j]
+        count_up(turn, DONE)
+
+
+@fast
+def some_sums(block: Block, weights: Columns, cuts: Codes, turn: Codes, most: int, out: Array) -> None:
+    """Log likelihoods, scores and informations of up to `most` parts, one after the other in their rows of `out`."""
+    M = weights[2].size
+    for _ in range(most):
+        i = count_up(turn, BEGUN)
+        if i >= cuts.size - 1:
+            return
+        value, score, H = sums(part_of(block, cuts[i], cuts[i + 1]), *weights)
+        flat, square = score.reshape(-1), H.reshape(-1)
+        out[i, 0] = value
+        for j in range(M):
+            out[i, 1 + j] = flat[j]
+        for j in range(square.size):
+            out[i, 1 + M + j] = square[j]
+        count_up(turn, DONE)

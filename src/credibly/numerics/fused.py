@@ -5,7 +5,8 @@ standardised, scored and summed in tiles that stay in cache. Where the compiler 
 """
 
 import logging
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.arrays import AnyArray, Array, Codes
 
 NOTHING = np.empty(0)
 
@@ -22,6 +23,10 @@ SOFTMAX = "softmax"
 COLUMNS = "columns"
 
 FEWEST_ACROSS = 4  # columns that make a vector: fewer are described one by one
+
+COUNTERS = 16  # room for those of `_fused_parts`
+AT_ONCE = 16  # parts done without the interpreter: some ten milliseconds, after which Ctrl-C is heard
+ROUNDS = 100_000  # of asking whether others are done: a fraction of a millisecond, less than being woken takes
 
 WORTH_CALLING = 10_000  # numbers in a pass, once the kernels are loaded
 WORTH_LOADING = 1_500_000  # numbers walked by NumPy so far: somebody is fitting tables that profit; loading takes 0.4 s
@@ -147,8 +152,10 @@ def load(*kinds: str) -> None:
             continue
         rows, frame = _Row(np.ones((1, 1)), np.ones(1), None, None), _Unit(np.zeros(1), np.ones(1), False)
         W = np.zeros((2 if kind == SOFTMAX else 1, 1))
-        sums(kind, rows, frame, W)
-        gradient(kind, rows, frame, W)
+        for call in (sums, gradient):
+            call(kind, rows, frame, W)
+        for in_parts in (sums_in_parts, gradient_in_parts):
+            in_parts(kind, rows, frame, W, np.array([0, 1])).some()
 
 
 # --- The sums -------------------------------------------------------------------------------------
@@ -224,6 +231,62 @@ def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> Array:
     return score
 
 
+class Parts:
+    """A pass over a table in parts, which any number of threads take up one after the other without the interpreter.
+
+    What comes out does not depend on who took which: parts are added up in their order.
+
+    Parameters
+    ----------
+    count : int
+        Number of parts.
+    work : function of (turn, most, out)
+        Does up to `most` parts that nobody has begun, by the counters in `turn`, into their rows of `out`.
+    width : int
+        Numbers that come of a part.
+    """
+
+    def __init__(self, count: int, work: Callable[..., None], width: int) -> None:
+        self.count, self._work = count, work
+        self._turn, self._out = np.zeros(COUNTERS, dtype=np.int64), np.empty((count, width))
+
+    def some(self) -> bool:
+        """Do some parts that nobody has begun; whether there may be more."""
+        self._work(self._turn, AT_ONCE, self._out)
+        return bool(self._turn[0] < self.count)
+
+    def ended(self) -> bool:
+        """Whether all are done; waits for others, for a fraction of a millisecond at most."""
+        done: bool = _parts().all_done(self._turn, self.count, ROUNDS)
+        return done
+
+    def stop(self) -> None:
+        """Begin nothing more."""
+        self._turn[0] = self.count
+
+    @property
+    def total(self) -> Array:
+        """The sum of all parts."""
+        return np.asarray(self._out.sum(axis=0) if self.count > 1 else self._out[0])
+
+
+def sums_in_parts(kind: str, rows: Rows, frame: Frame, W: Array, cuts: Codes) -> Parts:
+    """`sums` of a table cut at these rows: a value, a score and an information, one behind the other."""
+    return _in_parts("some_sums", kind, rows, frame, W, cuts, 1 + W.size + W.size**2)
+
+
+def gradient_in_parts(kind: str, rows: Rows, frame: Frame, W: Array, cuts: Codes) -> Parts:
+    """`gradient` of a table cut at these rows."""
+    return _in_parts("some_gradients", kind, rows, frame, W, cuts, W.size)
+
+
+def _in_parts(name: str, kind: str, rows: Rows, frame: Frame, W: Array, cuts: Codes, width: int) -> Parts:  # noqa: PLR0913, PLR0917
+    work = getattr(_kernels(kind), name)
+    block, weights = _block(kind, rows), _frame(rows.X.shape[1], frame, W)
+    asked = (block, weights, cuts) if kind == SOFTMAX else (KINDS[kind], block, weights, cuts)
+    return Parts(len(cuts) - 1, partial(work, *asked), width)
+
+
 def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
     """Means, sums of squared deviations from them, minima and maxima of columns; NaN shows in the first two only.
 
@@ -249,6 +312,11 @@ def _module_of(kind: str) -> str:
 def _kernels(kind: str) -> ModuleType:
     _forget_stale()
     return import_module(f"credibly.numerics.{_module_of(kind)}")
+
+
+@cache
+def _parts() -> ModuleType:
+    return import_module("credibly.numerics._fused_parts")
 
 
 @cache
