@@ -16,6 +16,7 @@ from credibly.data.threads import (
     default_threads,
     in_order,
     set_blas_counts,
+    side_by_side,
     single_threaded_blas,
 )
 
@@ -322,3 +323,77 @@ def test_an_error_of_a_later_item_waits_for_its_turn():
     assert [next(results) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ZeroDivisionError):
         next(results)
+
+
+class Counted:
+    """Parts that are counted, and who did them."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.begun, self.done, self.lock = count, 0, [], threading.Lock()
+
+    def some(self) -> bool:
+        with self.lock:
+            mine, self.begun = self.begun, self.begun + 1
+        if mine < self.count:
+            self.part(mine)
+            self.done.append(mine)
+        return mine < self.count
+
+    def part(self, number: int) -> None:
+        pass
+
+    def ended(self) -> bool:
+        return len(self.done) == self.count
+
+    def stop(self) -> None:
+        self.begun = self.count
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("count", [1, 3, 100])
+def test_every_part_is_done_once_by_whoever_is_there(count, threads):
+    work = Counted(count)
+    side_by_side(work, threads)
+    assert sorted(work.done) == list(range(count))
+
+
+def test_a_helper_that_is_late_is_waited_for():
+    late, main = threading.Event(), threading.get_ident()
+
+    class Late(Counted):
+        def part(self, number: int) -> None:
+            if threading.get_ident() == main:
+                assert late.wait(60)  # a helper has begun
+            else:
+                late.set()
+                threading.Event().wait(0.05)  # and takes longer than anybody asks
+
+    work = Late(2)
+    side_by_side(work, 2)
+    assert sorted(work.done) == [0, 1]
+
+
+def test_the_error_of_a_helper_is_raised():
+    begun, main = threading.Event(), threading.get_ident()
+
+    class Failing(Counted):
+        def part(self, number: int) -> None:
+            if threading.get_ident() == main:
+                assert begun.wait(60)
+            else:
+                begun.set()
+                raise MemoryError("no room for a part")
+
+    with pytest.raises(MemoryError, match="no room"):
+        side_by_side(Failing(2), 2)
+
+
+def test_nothing_more_is_begun_after_an_interruption():
+    class Stopped(Counted):
+        def part(self, number: int) -> None:
+            raise KeyboardInterrupt
+
+    work = Stopped(1000)
+    with pytest.raises(KeyboardInterrupt):
+        side_by_side(work, 1)
+    assert work.begun == 1000 and not work.done

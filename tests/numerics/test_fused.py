@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.data.source import Block
+from credibly.data.threads import side_by_side
 from credibly.inference.frame import Frame
 from credibly.inference.objective import information, row_slopes
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
@@ -402,3 +403,49 @@ def test_columns_that_rise_from_row_to_row_keep_the_digits_of_their_scatter():
 def test_wide_rows_are_read_where_they_lie(kind, d):
     for b in (5, 8, 43):
         check(problem(kind, b, d, weighted=True))
+
+
+# --- In parts -------------------------------------------------------------------------------------
+
+
+@kinds
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_parts_add_up_to_the_sums_of_blocks(kind, order, weighted):
+    p = problem(kind, 700, 6, weighted=weighted)
+    rows = p.rows._replace(X=np.asarray(p.rows.X, order=order))
+    cuts = np.array([0, 1, 250, 251, 600, 700])
+    asked, M = (kind, rows, p.frame, p.W), p.W.size
+    whole, parts = fused.sums(*asked), fused.sums_in_parts(*asked, cuts)
+    slopes = fused.gradient_in_parts(*asked, cuts)
+    for work in (parts, slopes):
+        while work.some():
+            pass
+        assert work.ended()
+    # The same terms in another order
+    np.testing.assert_allclose(parts.total[0], whole.value, rtol=1e-12)
+    np.testing.assert_allclose(parts.total[1 : 1 + M], whole.score, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(parts.total[1 + M :].reshape(M, M), whole.information, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(slopes.total, whole.score, rtol=1e-10, atol=1e-10)
+
+
+def test_parts_do_not_depend_on_who_takes_them_up():
+    p = problem("logit", 20_000, 5)
+    cuts = np.arange(0, 20_001, 500)
+
+    def total(threads: int) -> np.ndarray:
+        parts = fused.sums_in_parts("logit", p.rows, p.frame, p.W, cuts)
+        side_by_side(parts, threads)
+        return parts.total
+
+    first = total(1)
+    for threads in (2, 3, 8):
+        assert_array_equal(total(threads), first)
+
+
+def test_parts_that_were_stopped_are_not_taken_up():
+    p = problem("logit", 100, 3)
+    parts = fused.gradient_in_parts("logit", p.rows, p.frame, p.W, np.array([0, 50, 100]))
+    parts.stop()
+    assert not parts.some()
+    assert not parts.ended()

@@ -80,6 +80,11 @@ def add_rows(X: np.ndarray, start: int, d: int, n: int, first: int, A: np.ndarra
     A[4, lanes] = np.maximum(A[4, lanes], x.max(axis=0))
 
 
+def count_up(turn: np.ndarray, place: int) -> int:
+    turn[place] += 1
+    return int(turn[place]) - 1
+
+
 def place(  # noqa: PLR0917 - the arguments of the instruction
     X: np.ndarray, start: int, step: int, d: int, P: np.ndarray, Z: np.ndarray, f: np.ndarray, to: int
 ) -> None:
@@ -198,6 +203,8 @@ IN_PYTHON: dict[str, Callable[..., Any]] = (
         "_pulls": pulls,
         "_turn": turn,
         "_add_rows": add_rows,
+        "count_up": count_up,
+        "counted": lambda turn, place: int(turn[place]),
         "_place": place,
         "_pull": pull,
         **{f"_add_gram_{count}": add_gram(count) for count in (1, 2, 3)},
@@ -266,6 +273,23 @@ def test_python_and_the_compiler_read_the_same_sums(kind, case, interpreted, mon
     monkeypatch.setattr(fused, "_kernels", interpreted)
     for ours, theirs in zip((*fused.sums(*asked), fused.gradient(*asked)), compiled, strict=True):
         # Sums of some hundred terms in another order; a score's terms cancel, the largest entry says of what size
+        assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize("kind", ["logit", fused.SOFTMAX])
+def test_python_and_the_compiler_take_up_the_same_parts(kind, interpreted, monkeypatch):
+    asked, cuts = (kind, *problem(kind, n=31, d=5, weighted=True)), np.array([0, 7, 20, 31])
+
+    def totals() -> list[np.ndarray]:
+        found = [way(*asked, cuts) for way in (fused.sums_in_parts, fused.gradient_in_parts)]
+        for parts in found:
+            while parts.some():
+                pass
+        return [parts.total for parts in found]
+
+    compiled = totals()
+    monkeypatch.setattr(fused, "_kernels", interpreted)
+    for ours, theirs in zip(totals(), compiled, strict=True):
         assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.threads import Shared, default_threads, in_order, side_by_side, single_threaded_blas
+from credibly.data.threads import default_threads, in_order, single_threaded_blas
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, is_sparse
@@ -243,19 +243,6 @@ class MemoryRows(Walked):
         """Whether blocks are dense and carry no offsets."""
         return self.offset is None and not is_sparse(self.X)
 
-    @property
-    def whole(self) -> Block | None:
-        """All rows as one block, where that is what is held: dense, float64, none of weight zero."""
-        if is_sparse(self.X) or self.X.dtype != np.float64 or not self.X.flags.forc or self.changes:
-            return None
-        if self.weight is not None and not self.weight.all():
-            return None
-        return Block(self.X, self.y, self.weight, self.offset)
-
-    def side_by_side(self, work: Shared) -> None:
-        """Have some work in parts done on as many threads as these rows are walked by."""
-        side_by_side(work, self.threads or default_threads())
-
     def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
         """Apply `block` to every block of rows; results in the order of the rows."""
         stored = self.X.nnz if isinstance(self.X, csr_array) else None
@@ -308,6 +295,15 @@ class MemoryRows(Walked):
     def _changed_table(self) -> DesignMatrix:
         """The whole table after its changes, kept: what is small or sparse is not changed again in every pass."""
         return changed(self.X, self.changes)
+
+
+def whole_block(rows: Rows) -> Block | None:
+    """All rows as one block, where that is what is held: in memory, dense, float64, none of weight zero."""
+    if not isinstance(rows, MemoryRows) or is_sparse(rows.X) or rows.changes:
+        return None
+    if rows.X.dtype != np.float64 or not rows.X.flags.forc or not (rows.weight is None or rows.weight.all()):
+        return None
+    return Block(rows.X, rows.y, rows.weight, rows.offset)
 
 
 def changed(X: DesignMatrix, changes: Sequence[Change]) -> DesignMatrix:

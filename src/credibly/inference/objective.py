@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from credibly.data.source import WORTH_THREADS, Block, MemoryRows, Rows, Sums, add
+from credibly.data.source import WORTH_THREADS, Block, MemoryRows, Rows, Sums, add, whole_block
+from credibly.data.threads import default_threads, side_by_side
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.frame import Frame
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood
@@ -236,13 +237,13 @@ def part_cuts(n: int, W: Array) -> Codes | None:
 
 def compiled_sum(walk: Pass, kind: str, raw: Raw, W: Array) -> Sums:
     """A sum by a compiled kernel: over a table in memory without the interpreter, else block by block."""
-    rows = raw.rows
-    whole = rows.whole if isinstance(rows, MemoryRows) else None
-    cuts = None if whole is None else part_cuts(rows.n_rows, W)
-    if whole is None or cuts is None or not isinstance(rows, MemoryRows):
-        return rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
+    whole = whole_block(raw.rows)
+    cuts = None if whole is None else part_cuts(raw.rows.n_rows, W)
+    if whole is None or cuts is None:
+        return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
     parts = walk.in_parts(kind, whole, raw.frame, W, cuts)
-    rows.side_by_side(parts)
+    asked = raw.rows.threads if isinstance(raw.rows, MemoryRows) else None
+    side_by_side(parts, asked or default_threads())
     return walk.split(parts.total, W.size)
 
 

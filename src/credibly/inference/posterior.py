@@ -84,7 +84,8 @@ class Gaussian:
     def logpdf(self, w: Array) -> Array:
         """Log density at w, (M,) or (size, M)."""
         whitened = (w - self.mean) @ self.precision.factor
-        return np.asarray(0.5 * (self.precision.logdet - self.mean.size * LOG_2PI - (whitened**2).sum(axis=-1)))
+        squared = np.einsum("...i,...i->...", whitened, whitened)
+        return np.asarray(0.5 * (self.precision.logdet - self.mean.size * LOG_2PI - squared))
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws, (size, M)."""
