@@ -27,7 +27,7 @@ NEVER_HELD = {
         estimators.probabilities:LabelNoiseMixin estimators.probabilities:ProbabilityMixin inference.posterior:DataUnits
         inference.latent_newton:AtMode model.class_conditionals.rates:TimeFamily
         model.class_conditionals.statistics:Additive model.conjugate_priors:_SameNumbers
-        model.kernels.hyperparameters:Adjustable
+        model.kernels.hyperparameters:Adjustable numerics.linalg:Definite numerics.low_rank:Directions
     """,
     "rows of the fit, and what is made of them on the way": """
         data.source:Block data.source:MemoryRows data.source:Start estimators.determined:Labelled
@@ -59,7 +59,7 @@ NEVER_HELD = {
         inference.dual:DualFit inference.dual:DualProblem inference.dual:DualSurface inference.dual:RowTable
         inference.dual:Weighed inference.preconditioner:BlockPreconditioner
         inference.preconditioner:DiagonalPreconditioner
-        inference.wide:WideMode
+        inference.preconditioner:Preconditioner inference.wide:WideMode
         inference.wide_directions:Checks inference.wide_directions:Found inference.wide_directions:Held
         inference.wide_directions:Known
         inference.wide_prior:WidePrior inference.wide_scale:FoundScale numerics.conjugate_gradients:Solved
@@ -99,9 +99,9 @@ NEVER_HELD = {
         inference.weight_ep:WeightSites inference.weight_ep:WeightSitesProblem numerics.fixed_point:Anderson
         numerics.fused:_Ledger numerics.newton:Local numerics.newton:Solution numerics._fused_kernels:Scratch
         numerics._fused_kernels:Weights numerics._fused_design:Rows
-        data.threads:_Crew data.threads:_Outcome inference.laplace:_Climb
-        numerics._fused_softmax_lines:Lines numerics._fused_softmax_rows:_Powers numerics._fused_softmax_vectors:WideVectors
-        numerics.fused:Parts
+        data.threads:_Crew data.threads:_Outcome inference.laplace:_Climb numerics.fused:Parts
+        numerics._fused_softmax_lines:Lines numerics._fused_softmax_rows:_Powers
+        numerics._fused_softmax_vectors:WideVectors
         numerics._fused_lines:Lines numerics._fused_vectors:Vectors
     """,
     "what a function or a property returns": """
