@@ -416,8 +416,8 @@ def test_parts_add_up_to_the_sums_of_blocks(kind, order, weighted):
     rows = p.rows._replace(X=np.asarray(p.rows.X, order=order))
     cuts = np.array([0, 1, 250, 251, 600, 700])
     asked, M = (kind, rows, p.frame, p.W), p.W.size
-    whole, parts = fused.sums(*asked), fused.sums_in_parts(*asked, cuts)
-    slopes = fused.gradient_in_parts(*asked, cuts)
+    table = fused.Table(kind, rows, p.frame)
+    whole, parts, slopes = fused.sums(*asked), table.sums_in_parts(p.W, cuts), table.gradient_in_parts(p.W, cuts)
     for work in (parts, slopes):
         while work.some():
             pass
@@ -434,7 +434,7 @@ def test_parts_do_not_depend_on_who_takes_them_up():
     cuts = np.arange(0, 20_001, 500)
 
     def total(threads: int) -> np.ndarray:
-        parts = fused.sums_in_parts("logit", p.rows, p.frame, p.W, cuts)
+        parts = fused.Table("logit", p.rows, p.frame).sums_in_parts(p.W, cuts)
         side_by_side(parts, threads)
         return parts.total
 
@@ -445,7 +445,7 @@ def test_parts_do_not_depend_on_who_takes_them_up():
 
 def test_parts_that_were_stopped_are_not_taken_up():
     p = problem("logit", 100, 3)
-    parts = fused.gradient_in_parts("logit", p.rows, p.frame, p.W, np.array([0, 50, 100]))
+    parts = fused.Table("logit", p.rows, p.frame).gradient_in_parts(p.W, np.array([0, 50, 100]))
     parts.stop()
     assert not parts.some()
     assert not parts.ended()

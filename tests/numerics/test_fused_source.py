@@ -278,10 +278,11 @@ def test_python_and_the_compiler_read_the_same_sums(kind, case, interpreted, mon
 
 @pytest.mark.parametrize("kind", ["logit", fused.SOFTMAX])
 def test_python_and_the_compiler_take_up_the_same_parts(kind, interpreted, monkeypatch):
-    asked, cuts = (kind, *problem(kind, n=31, d=5, weighted=True)), np.array([0, 7, 20, 31])
+    (rows, frame, W), cuts = problem(kind, n=31, d=5, weighted=True), np.array([0, 7, 20, 31])
 
     def totals() -> list[np.ndarray]:
-        found = [way(*asked, cuts) for way in (fused.sums_in_parts, fused.gradient_in_parts)]
+        table = fused.Table(kind, rows, frame)
+        found = [table.sums_in_parts(W, cuts), table.gradient_in_parts(W, cuts)]
         for parts in found:
             while parts.some():
                 pass

@@ -209,10 +209,6 @@ def _split_sums(total: Array, M: int) -> Sums:
     return float(total[0]), total[1 : 1 + M], total[1 + M :].reshape(M, M)
 
 
-def _split_gradient(total: Array, M: int) -> Sums:
-    return (total,)
-
-
 class Pass(NamedTuple):
     """A sum over rows, by a compiled kernel and by NumPy."""
 
@@ -223,8 +219,8 @@ class Pass(NamedTuple):
     in_place: bool  # whether the compiled one may read wide rows where they lie
 
 
-EXPANSION = Pass(_fused, _generic, fused.sums_in_parts, _split_sums, in_place=False)
-GRADIENT = Pass(_fused_gradient, _generic_gradient, fused.gradient_in_parts, _split_gradient, in_place=True)
+EXPANSION = Pass(_fused, _generic, fused.Table.sums_in_parts, _split_sums, in_place=False)
+GRADIENT = Pass(_fused_gradient, _generic_gradient, fused.Table.gradient_in_parts, lambda g, M: (g,), in_place=True)
 
 
 def part_cuts(n: int, W: Array) -> Codes | None:
@@ -233,18 +229,6 @@ def part_cuts(n: int, W: Array) -> Codes | None:
     count = 1 if n * W.size < WORTH_THREADS else max(FEWEST_PARTS, n * W.shape[1] // FUSED_NUMBERS)
     count = min(count, most - most % 2, MOST_PARTS)
     return None if most < FEWEST_PARTS else n * np.arange(count + 1) // count
-
-
-def compiled_sum(walk: Pass, kind: str, raw: Raw, W: Array) -> Sums:
-    """A sum by a compiled kernel: over a table in memory without the interpreter, else block by block."""
-    whole = whole_block(raw.rows)
-    cuts = None if whole is None else part_cuts(raw.rows.n_rows, W)
-    if whole is None or cuts is None:
-        return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
-    parts = walk.in_parts(kind, whole, raw.frame, W, cuts)
-    asked = raw.rows.threads if isinstance(raw.rows, MemoryRows) else None
-    side_by_side(parts, asked or default_threads())
-    return walk.split(parts.total, W.size)
 
 
 @singledispatch
@@ -268,9 +252,8 @@ def _(likelihood: FamilyLikelihood) -> str | None:
 
 def read_in_place(kind: str, rows: Rows) -> bool:
     """Whether a compiled gradient makes no tiles of these rows, so that any number of columns will do."""
-    if kind == fused.SOFTMAX or not isinstance(rows, MemoryRows):
-        return False
-    return isinstance(rows.X, np.ndarray) and bool(rows.X.flags.c_contiguous)
+    X = rows.X if isinstance(rows, MemoryRows) else None
+    return kind != fused.SOFTMAX and isinstance(X, np.ndarray) and bool(X.flags.c_contiguous)
 
 
 def compiled_pays(kind: str, rows: Rows, W: Array, walk: Pass = EXPANSION) -> bool:
@@ -377,8 +360,25 @@ class Objective:
         """A sum over rows by a compiled kernel, where the likelihood has one and it pays, else by NumPy."""
         kind, raw = compiled_kind(self.likelihood), self.raw
         if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W, walk):
-            return compiled_sum(walk, kind, raw, W)
+            return self._compiled_sum(walk, kind, raw, W)
         return self.rows.sum(partial(walk.generic, likelihood=self.likelihood, W=W), add)
+
+    def _compiled_sum(self, walk: Pass, kind: str, raw: Raw, W: Array) -> Sums:
+        """Over a table in memory without the interpreter, else block by block."""
+        table, cuts = self._table, part_cuts(raw.rows.n_rows, W)
+        if table is None or cuts is None:
+            return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
+        parts = walk.in_parts(table, W, cuts)
+        threads = raw.rows.threads if isinstance(raw.rows, MemoryRows) else None
+        side_by_side(parts, threads or default_threads())
+        return walk.split(parts.total, W.size)
+
+    @cached_property
+    def _table(self) -> fused.Table | None:
+        """The rows as a compiled kernel reads them, where they are one table in memory."""
+        kind, raw = compiled_kind(self.likelihood), self.raw
+        whole = None if raw is None else whole_block(raw.rows)
+        return None if kind is None or raw is None or whole is None else fused.Table(kind, whole, raw.frame)
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
         """The gradient at x estimated from a batch that is this share of all rows."""

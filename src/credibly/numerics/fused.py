@@ -154,8 +154,9 @@ def load(*kinds: str) -> None:
         W = np.zeros((2 if kind == SOFTMAX else 1, 1))
         for call in (sums, gradient):
             call(kind, rows, frame, W)
-        for in_parts in (sums_in_parts, gradient_in_parts):
-            in_parts(kind, rows, frame, W, np.array([0, 1])).some()
+        table = Table(kind, rows, frame)
+        for in_parts in (table.sums_in_parts, table.gradient_in_parts):
+            in_parts(W, np.array([0, 1])).some()
 
 
 # --- The sums -------------------------------------------------------------------------------------
@@ -270,21 +271,29 @@ class Parts:
         return np.asarray(self._out.sum(axis=0) if self.count > 1 else self._out[0])
 
 
-def sums_in_parts(kind: str, rows: Rows, frame: Frame, W: Array, cuts: Codes) -> Parts:
-    """`sums` of a table cut at these rows: a value, a score and an information, one behind the other."""
-    return _in_parts("some_sums", kind, rows, frame, W, cuts, 1 + W.size + W.size**2)
+class Table:
+    """Rows and a frame, given as for `sums`, made ready once for all passes of a search."""
 
+    def __init__(self, kind: str, rows: Rows, frame: Frame) -> None:
+        self._kind, self._frame = kind, frame
+        self._block, self._columns = _block(kind, rows), (_as_compiled(frame.center), _as_compiled(frame.scale))
+        self._n_columns = rows.X.shape[1]
 
-def gradient_in_parts(kind: str, rows: Rows, frame: Frame, W: Array, cuts: Codes) -> Parts:
-    """`gradient` of a table cut at these rows."""
-    return _in_parts("some_gradients", kind, rows, frame, W, cuts, W.size)
+    def sums_in_parts(self, W: Array, cuts: Codes) -> Parts:
+        """`sums` of the rows, cut at these: a value, a score and an information, one behind the other."""
+        return self._in_parts("some_sums", W, cuts, 1 + W.size + W.size**2)
 
+    def gradient_in_parts(self, W: Array, cuts: Codes) -> Parts:
+        """`gradient` of the rows, cut at these."""
+        return self._in_parts("some_gradients", W, cuts, W.size)
 
-def _in_parts(name: str, kind: str, rows: Rows, frame: Frame, W: Array, cuts: Codes, width: int) -> Parts:  # noqa: PLR0913, PLR0917
-    work = getattr(_kernels(kind), name)
-    block, weights = _block(kind, rows), _frame(rows.X.shape[1], frame, W)
-    asked = (block, weights, cuts) if kind == SOFTMAX else (KINDS[kind], block, weights, cuts)
-    return Parts(len(cuts) - 1, partial(work, *asked), width)
+    def _in_parts(self, name: str, W: Array, cuts: Codes, width: int) -> Parts:
+        _check_weights(self._n_columns, self._frame, W)
+        columns = *self._columns, _weights(W)
+        asked = (
+            (self._block, columns, cuts) if self._kind == SOFTMAX else (KINDS[self._kind], self._block, columns, cuts)
+        )
+        return Parts(len(cuts) - 1, partial(getattr(_kernels(self._kind), name), *asked), width)
 
 
 def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
@@ -353,12 +362,21 @@ def _block(kind: str, rows: Rows) -> tuple[Array | tuple[int, int], ...]:
 
 
 def _frame(d: int, frame: Frame, W: Array) -> tuple[Array, Array, Array]:
+    _check_weights(d, frame, W)
+    return _as_compiled(frame.center), _as_compiled(frame.scale), _weights(W)
+
+
+def _check_weights(d: int, frame: Frame, W: Array) -> None:
     if not frame.center.shape == frame.scale.shape == (d,) or W.ndim != 2 or W.shape[1] != d + frame.intercept:
         raise ValueError(
             f"{d} columns, centres {frame.center.shape}, scales {frame.scale.shape} and weights {W.shape} do not fit "
             f"together {'with' if frame.intercept else 'without'} an intercept."
         )
-    return _as_compiled(frame.center), _as_compiled(frame.scale), _as_compiled(W if len(W) > 1 else W[0])
+
+
+def _weights(W: Array) -> Array:
+    """A matrix for several classes, a vector for one score."""
+    return _as_compiled(W if len(W) > 1 else W[0])
 
 
 def _flat(X: AnyArray) -> tuple[Array, tuple[int, int]]:
