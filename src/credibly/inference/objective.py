@@ -231,6 +231,17 @@ def part_cuts(n: int, W: Array) -> Codes | None:
     return None if most < FEWEST_PARTS else n * np.arange(count + 1) // count
 
 
+def compiled_sum(table: fused.Table | None, raw: Raw, walk: Pass, kind: str, W: Array) -> Sums:
+    """A sum by a compiled kernel: over a table in memory without the interpreter, else block by block."""
+    cuts = part_cuts(raw.rows.n_rows, W)
+    if table is None or cuts is None:
+        return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
+    parts = walk.in_parts(table, W, cuts)
+    threads = raw.rows.threads if isinstance(raw.rows, MemoryRows) else None
+    side_by_side(parts, threads or default_threads())
+    return walk.split(parts.total, W.size)
+
+
 @singledispatch
 def compiled_kind(likelihood: AnyLikelihood) -> str | None:
     """The name of the compiled kernel that gives what this likelihood's `expand` gives, if there is one."""
@@ -360,18 +371,8 @@ class Objective:
         """A sum over rows by a compiled kernel, where the likelihood has one and it pays, else by NumPy."""
         kind, raw = compiled_kind(self.likelihood), self.raw
         if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W, walk):
-            return self._compiled_sum(walk, kind, raw, W)
+            return compiled_sum(self._table, raw, walk, kind, W)
         return self.rows.sum(partial(walk.generic, likelihood=self.likelihood, W=W), add)
-
-    def _compiled_sum(self, walk: Pass, kind: str, raw: Raw, W: Array) -> Sums:
-        """Over a table in memory without the interpreter, else block by block."""
-        table, cuts = self._table, part_cuts(raw.rows.n_rows, W)
-        if table is None or cuts is None:
-            return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
-        parts = walk.in_parts(table, W, cuts)
-        threads = raw.rows.threads if isinstance(raw.rows, MemoryRows) else None
-        side_by_side(parts, threads or default_threads())
-        return walk.split(parts.total, W.size)
 
     @cached_property
     def _table(self) -> fused.Table | None:
