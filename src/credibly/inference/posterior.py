@@ -241,7 +241,8 @@ class WeightPosterior(DataUnits):
     def cov(self) -> Array:
         """Posterior covariance, (M, M)."""
         root = _root(self)
-        return np.asarray(root.T @ root)
+        with blas_threads(len(root), None):  # threads of BLAS that were woken for little keep a processor busy for long
+            return np.asarray(root.T @ root)
 
     @property
     def std(self) -> Array:
