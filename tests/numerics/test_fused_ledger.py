@@ -45,7 +45,7 @@ def test_what_is_loaded_serves_small_passes_of_its_own_kernels_only(ledger, monk
     monkeypatch.setattr(fused, "compiled_before", lambda module: module == "_fused_kernels")
     assert ledger.pays("logit", fused.WORTH_COMPILING)
     assert ledger.pays("poisson", fused.WORTH_CALLING)
-    assert not ledger.pays("softmax", fused.WORTH_COMPILING - 1)  # not compiled yet: ten seconds, for a small table
+    assert not ledger.pays("softmax", fused.WORTH_COMPILING - 1)  # not compiled yet: twenty seconds, for a small table
 
 
 def test_without_numba_nothing_is_worth_it(ledger, monkeypatch):

@@ -30,7 +30,7 @@ ROUNDS = 100_000  # of asking whether others are done: a fraction of a milliseco
 
 WORTH_CALLING = 10_000  # numbers in a pass, once the kernels are loaded
 WORTH_LOADING = 1_500_000  # numbers walked by NumPy so far: somebody is fitting tables that profit; loading takes 0.4 s
-WORTH_COMPILING = 20_000_000  # numbers in one pass: compiling takes some ten seconds, once for an installation
+WORTH_COMPILING = 20_000_000  # numbers in one pass: compiling takes some twenty seconds, once for an installation
 WALKED_LONG = 1_000_000_000  # numbers walked by NumPy so far, which took about as long as compiling
 
 
@@ -120,7 +120,7 @@ class _Ledger:
             return False
         if not before:
             logging.getLogger("credibly").warning(
-                "credibly compiles its kernels for large tables, once for this installation: some ten seconds"
+                "credibly compiles its kernels for large tables, once for this installation: some twenty seconds"
             )
         return True
 
