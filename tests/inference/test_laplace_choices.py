@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.special import expit
 
+from credibly import BayesianLogisticRegression, Normal
 from credibly.data.source import Block, MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference import laplace as module
@@ -60,6 +62,23 @@ def asked(rows, *, classes: int = 1, outputs: int | None = None, prior: object =
 def test_a_hessian_costs_more_the_more_classes_there_are_to_pair(classes, outputs, n_weights, cost):
     objective = asked(in_memory(10), classes=classes, outputs=outputs)
     assert_allclose(hessian_cost(objective, n_weights), cost, rtol=1e-14)
+
+
+def test_a_step_that_hits_the_mode_of_one_weight_by_chance_promises_nothing():
+    """Rows, scale and seed are those of a fit whose variance was 1.2e-7 off, and that was called converged."""
+    rng = np.random.default_rng(11)
+    rng.integers(2), rng.integers(1, 4)
+    n = 310_000 + int(rng.integers(20_000))
+    X = rng.normal(size=(n, 1)) * 10.0 ** rng.integers(-2, 3)
+    if rng.random() < 0.4:
+        X = np.exp(rng.normal(size=(n, 1)))
+    slope = rng.normal(size=1) * rng.choice([0.3, 2, 8]) / X.std()
+    rng.choice([0, -5, -8])  # an intercept, in other fits
+    y = (X @ slope + rng.logistic(size=n) > 0).astype(int)
+    model = BayesianLogisticRegression(prior=Normal(scale=1 / X.std()), fit_intercept=False).fit(X, y)
+    p = expit(X[:, 0] * model.posterior_.mean[0])
+    precision = (X[:, 0] ** 2 * p * (1 - p)).sum() + X.var()
+    assert_allclose(model.posterior_.cov[0, 0] * precision, 1, rtol=1e-8)  # 3e-9, and sums of 3e5 terms
 
 
 @pytest.mark.parametrize(("n", "d", "cost"), [(40_000, 100, 6.66), (40_001, 100, 3.81), (400_001, 10, 1.5)])

@@ -39,6 +39,7 @@ WIDE_BASE, WIDE_COLUMNS_PER_PASS = 2.2, 25  # and where gradients are compiled a
 CACHED_NUMBERS = 4_000_000  # of a table: in a larger one a gradient waits for the memory,
 WAITING = 1.75  # so many times as long as it computes,
 FEWEST_GRADIENTS = 1.5  # and a Hessian still costs so many gradients
+FEW_WEIGHTS = 5  # up to which a Hessian is taken to cost no more than a gradient
 READING = 10.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
 UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
@@ -90,9 +91,12 @@ def hessian_cost(objective: Objective, n_weights: int) -> float:
     """What a pass with the Hessian costs, in passes with the gradient alone: a model of measured times.
 
     A weighted Gram matrix for every two classes, against a product with every class; for rows that are not in memory,
-    reading costs more than either.
+    reading costs more than either. For few weights it costs next to nothing more, and is asked for every time: of those
+    a step in another metric may hit the mode by chance, and tell nothing of how fast steps converge.
     """
     K, d = len(objective.contrast), n_weights / objective.contrast.shape[1]
+    if n_weights <= FEW_WEIGHTS:
+        return 1.0
     if K > 1:
         cost = SOFTMAX_BASE + (K - 1) * d / SOFTMAX_COLUMNS_PER_PASS
     elif d > MOST_FUSED_COLUMNS:
