@@ -3,16 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
 from numba.core import types
 
 from credibly.numerics._fused_base import fast, machine_code
+from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Codes
 
 BEGUN, DONE = 0, 8  # places of the counters: a line of memory apart, so that they do not wait for each other
-PLACES = 16
-
-WORD = ir.IntType(64)
 
 
 def _counter(context: Any, builder: Any, signature: Any, args: Any) -> Any:
