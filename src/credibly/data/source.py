@@ -383,7 +383,8 @@ def class_counts(y: AnyArray, n_classes: int) -> Codes:
     """How many rows of each class there are; for few classes without an array of whole numbers as long as y."""
     if n_classes > FEW_CLASSES:
         return np.bincount(y.astype(np.intp, copy=False), minlength=n_classes)
-    return np.array([np.count_nonzero(y == k) for k in range(n_classes)])
+    later = [np.count_nonzero(y == k) for k in range(1, n_classes)]
+    return np.array([len(y) - sum(later), *later])
 
 
 def drawn_rows(rng: np.random.Generator, codes: AnyArray, wanted: Codes) -> Codes:

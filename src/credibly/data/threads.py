@@ -4,16 +4,19 @@ NumPy releases the interpreter lock, so element-wise work and products scale ove
 their cache. BLAS's own threads split every small product instead, and collapse when another process is busy.
 """
 
+import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
+from time import sleep
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+A_MOMENT = 1e-4  # seconds
 WAITING_PER_THREAD = 4  # results held at a time: enough that no thread idles, few enough for memory
 
 Item = TypeVar("Item")
@@ -140,9 +143,51 @@ def default_threads() -> int:
 
 
 @cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    """One pool for the life of the process: starting threads costs as much as a pass over a small table."""
-    return ThreadPoolExecutor(threads, thread_name_prefix="credibly")
+def _processor_here() -> Callable[[], int] | None:
+    """What tells on which processor the calling thread runs, where others can be kept off it: on Linux."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    ask: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None)
+    return ask
+
+
+class _Pool:
+    """Threads for the life of the process: starting them costs as much as a pass over a small table.
+
+    Before they are woken they are kept off the processor of whoever wakes them. Linux likes to put them there, above
+    all in virtual machines, where an idle processor looks like one that the host has taken away; the two then share
+    one for some milliseconds.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="credibly", initializer=self._sign_in)
+        self._numbers: list[int] = []  # of the threads, as the system knows them
+        self._allowed: set[int] = set()  # processors that all of them were last told to use
+        self._told = 0  # how many were
+
+    def submit(self, work: Callable[[], None]) -> "Future[None]":
+        """Have some work done by one of the threads."""
+        self._make_way()
+        return self._executor.submit(work)
+
+    def _sign_in(self) -> None:
+        self._numbers.append(threading.get_native_id())
+
+    def _make_way(self) -> None:
+        """Keep the threads off the processor of the caller, if it may use another."""
+        here = _processor_here()
+        others = os.sched_getaffinity(0) - {here()} if here is not None else set()
+        if not others or (others == self._allowed and self._told == len(self._numbers)):
+            return
+        self._allowed, self._told = others, len(self._numbers)
+        with suppress(OSError):  # a sandbox that forbids it: only slower
+            for number in self._numbers[: self._told]:
+                os.sched_setaffinity(number, others)
+
+
+@cache
+def _pool(threads: int) -> _Pool:
+    return _Pool(threads)
 
 
 def _start_anew() -> None:
@@ -247,7 +292,7 @@ class _Crew(Generic[Item, Result]):
 
 
 class Shared(Protocol):
-    """Work in parts that any number of threads take up."""
+    """Work in passes, each in parts that any number of threads take up."""
 
     @property
     def count(self) -> int:
@@ -256,6 +301,13 @@ class Shared(Protocol):
     def some(self) -> bool:
         """Do some parts that nobody has begun; whether there may be more."""
 
+    def attend(self) -> None:
+        """Do parts that nobody has begun, of this pass and of those that follow soon."""
+
+    @property
+    def gone(self) -> int:
+        """How many of those who attended have gone again."""
+
     def ended(self) -> bool:
         """Whether all are done; waits for others, but not for long."""
 
@@ -263,24 +315,34 @@ class Shared(Protocol):
         """Begin nothing more."""
 
 
-def side_by_side(work: Shared, threads: int) -> None:
-    """All parts of some work, done by the caller and its helpers.
+class Helpers:
+    """Threads that help with some work, and stay with it from one pass to the next while those follow closely.
 
     Nobody is waited for who has not begun: on a busy machine the caller does it all.
     """
-    helpers = [_pool(threads - 1).submit(_all_of, work) for _ in range(min(threads, work.count) - 1)]
-    try:
-        _all_of(work)
-        if not work.ended():
-            for helper in helpers:
-                if not helper.cancel():
-                    helper.result()  # or the error that kept it from ending
-    finally:
-        work.stop()  # after Ctrl-C: do not begin what nobody will read
-        for helper in helpers:
-            helper.cancel()
 
+    def __init__(self, work: Shared, threads: int) -> None:
+        self._work, self._wanted, self._threads = work, min(threads, work.count) - 1, threads
+        self._came = 0  # or are on their way
+        self._here: list[Future[None]] = []
 
-def _all_of(work: Shared) -> None:
-    while work.some():
-        pass
+    def finish(self) -> None:
+        """All parts of a pass that was begun, done by the caller and whoever helps."""
+        work = self._work
+        missing = self._wanted - (self._came - work.gone)
+        if missing > 0:
+            self._came += missing
+            self._here = [helper for helper in self._here if not helper.done()]
+            self._here += [_pool(self._threads - 1).submit(work.attend) for _ in range(missing)]
+        try:
+            while work.some():
+                pass
+            while not work.ended():
+                for helper in self._here:
+                    if helper.done():
+                        helper.result()  # or the error that kept it from ending
+                sleep(A_MOMENT)
+        except BaseException:  # Ctrl-C, too: do not begin what nobody will read
+            work.stop()
+            self._came = 0
+            raise

@@ -23,7 +23,7 @@ from credibly.inference.posterior import Gaussian, InferenceResult, WeightPoster
 from credibly.inference.several_starts import best_laplace
 from credibly.inference.student import IndependentStudent
 from credibly.model.likelihoods import Likelihood
-from credibly.model.priors import Jeffreys, Moments, Normal, StudentT
+from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import block_diagonal
 from credibly.numerics.newton import Status
@@ -57,10 +57,8 @@ def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
         return _with_jeffreys(problem, choice, search)
     if isinstance(choice, str):
         return learn_scales(problem, choice, search)
-    prior = explicit_prior(choice, problem)
-    return learn_from(problem, prior, np.eye(problem.shape.n_outputs), search)._replace(
-        resolved=resolved_prior(choice, problem)
-    )
+    prior, resolved = explicit_prior(choice, problem)
+    return learn_from(problem, prior, np.eye(problem.shape.n_outputs), search)._replace(resolved=resolved)
 
 
 def check_prior(choice: object) -> None:
@@ -106,9 +104,9 @@ class ChosenPrior(NamedTuple):
 def chosen_prior(problem: Problem, choice: Normal | str, search: Search) -> ChosenPrior:
     """The prior as given; scales that are to be learnt are those of highest Laplace evidence."""
     if not isinstance(choice, str):
-        prior = explicit_prior(choice, problem)
+        prior, resolved = explicit_prior(choice, problem)
         assert isinstance(prior, Gaussian)
-        return ChosenPrior(prior, resolved_prior(choice, problem), None, Status.CONVERGED)
+        return ChosenPrior(prior, resolved, None, Status.CONVERGED)
     scaled = learn_scales(problem, choice, search)
     assert isinstance(scaled.prior, Gaussian)
     # Of how the mode was found nothing matters here, unless it makes the scales doubtful.
@@ -151,26 +149,20 @@ def explained(why: str | None) -> Iterator[None]:
         raise SingularPriorError(why.format(error)) from error
 
 
-def explicit_prior(choice: Normal | StudentT, problem: Problem) -> PriorDensity:
-    """A prior in data units as a density in the frame."""
+def explicit_prior(choice: Normal | StudentT, problem: Problem) -> tuple[PriorDensity, Normal | StudentT]:
+    """A prior in data units as a density in the frame, and with all its numbers, as it was used."""
     refuse_wide(problem)
     shape, frame = problem.shape, problem.frame
     # Rows of `axes` are the frame's unit vectors in data units, so that precision_u = (axes' whitener)ᵀ(…).
     axes = block_diagonal(frame.to_data(np.eye(shape.per_output)), shape.n_outputs)
     if isinstance(choice, StudentT):
-        return IndependentStudent(choice.degrees, choice.scales(shape), axes, -shape.n_outputs * frame.log_volume)
+        volume = -shape.n_outputs * frame.log_volume
+        return IndependentStudent(choice.degrees, choice.scales(shape), axes, volume), choice
     moments = choice.moments(shape)
     mean = frame.to_frame(moments.mean.reshape(shape.n_outputs, -1)).reshape(-1)
     with explained(BESIDE_COLUMNS):
-        return Gaussian.from_mapped_moments(mean, moments.cov, axes, "the prior")
-
-
-def resolved_prior(choice: Normal | StudentT, problem: Problem) -> Normal | StudentT:
-    """The prior with all its numbers, as it was used."""
-    if isinstance(choice, StudentT):
-        return choice
-    moments: Moments = choice.moments(problem.shape)
-    return Normal(mean=moments.mean, cov=moments.cov)
+        prior = Gaussian.from_mapped_moments(mean, moments.cov, axes, "the prior")
+    return prior, Normal(mean=moments.mean, cov=moments.cov)
 
 
 def learn_scales(problem: Problem, choice: str, search: Search, start: Array | None = None) -> Learnt:

@@ -14,7 +14,6 @@ from credibly.estimators.learning import (
     learn,
     learn_scales,
     objective_of,
-    resolved_prior,
     sum_to_zero,
 )
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
@@ -105,7 +104,8 @@ def learn_with_noise(problem: Problem, choice: PriorChoice, belief: FlipBelief, 
         return _without_prior(problem, replace(belief, beta=None), search)
     if isinstance(choice, str):
         return _with_learnt_scales(problem, choice, belief, search)
-    known = Known(explicit_prior(choice, problem), np.eye(problem.shape.n_outputs), resolved_prior(choice, problem))
+    prior, resolved = explicit_prior(choice, problem)
+    known = Known(prior, np.eye(problem.shape.n_outputs), resolved)
     return _learnt(problem, known, belief, search)
 
 

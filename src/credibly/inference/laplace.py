@@ -187,16 +187,8 @@ class _Climb:
 
     def _searched(self, watched: "_Watched", tol: float) -> Solution:
         """Newton from here on, which tells how far a step can be trusted."""
-        seen: list[float] = []
-        found = newton(
-            watched.expand,
-            self.x,
-            tol=tol,
-            max_steps=SAMPLE_STEPS,
-            report=lambda step, value, decrement: seen.append(decrement),
-        )
-        far = np.isinf(self.bend)
-        self.bend = seen[-1] / seen[-2] ** 2 if len(seen) > 1 else np.inf
+        found = newton(watched.expand, self.x, tol=tol, max_steps=SAMPLE_STEPS)
+        far, self.bend = np.isinf(self.bend), found.bend
         self.likely_bend = STRAIGHTER * self.bend if far else self.bend
         return found._replace(bend=self.likely_bend)
 
@@ -229,7 +221,7 @@ def part_sizes(size: int, objective: Objective, n_weights: int) -> list[int]:
     """How many rows the parts of a sample have through which a search comes near its mode; none if it is small."""
     part = max(FIRST_ROWS, FIRST_PART * n_weights // min(2, objective.contrast.shape[1]))
     sizes = []
-    while 2 * part <= size:
+    while PART_GROWTH * part <= size:
         sizes.append(part)
         part *= PART_GROWTH
     return sizes

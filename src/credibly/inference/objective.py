@@ -17,10 +17,11 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from credibly.data.source import WORTH_THREADS, Block, MemoryRows, Rows, Sums, add, whole_block
-from credibly.data.threads import default_threads, side_by_side
+from credibly.data.source import WORTH_THREADS, Block, MemoryRows, Rows, Sums, add
 from credibly.errors import NotPositiveDefinite
+from credibly.inference.first_step import stretch_from_zero
 from credibly.inference.frame import Frame
+from credibly.inference.shared_table import SharedTable
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood
 from credibly.model.likelihoods.families import Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, ThresholdForm
@@ -29,7 +30,7 @@ from credibly.model.likelihoods.label_noise import NoisyCategorical, NoisyExpans
 from credibly.model.likelihoods.links import Log
 from credibly.model.likelihoods.proportions import Bernoulli
 from credibly.numerics import fused
-from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, softmax_information, weighted_gram
 from credibly.numerics.newton import Local
 
@@ -62,8 +63,6 @@ MOST_FUSED_COLUMNS = 256  # beyond that a tile of the kernel leaves the cache, a
 MOST_FUSED_WEIGHTS = 2048  # of all classes: a block's information is held for each thread, and added to the others'
 FUSED_NUMBERS = 250_000  # in a block, which the kernel cuts into tiles of its own: a third of a millisecond
 FEWEST_FUSED_ROWS = 2048
-FEWEST_PARTS, MOST_PARTS = 4, 256  # of a table in memory that is worth several threads, each about as large as a block
-MOST_PART_NUMBERS = 2_000_000  # in the sums of all parts: 16 megabytes
 
 
 class Raw(NamedTuple):
@@ -205,41 +204,17 @@ def _fused_gradient(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
     return (fused.gradient(kind, block.counted, frame, W),)
 
 
-def _split_sums(total: Array, M: int) -> Sums:
-    return float(total[0]), total[1 : 1 + M], total[1 + M :].reshape(M, M)
-
-
 class Pass(NamedTuple):
     """A sum over rows, by a compiled kernel and by NumPy."""
 
     compiled: Callable[..., Sums]
     generic: Callable[..., Sums]
-    in_parts: Callable[..., fused.Parts]  # the compiled one over a table in memory
-    split: Callable[[Array, int], Sums]  # what that adds up to, for so many weights
+    shared: Callable[[SharedTable, Array], Sums]  # the compiled one over a table in memory
     in_place: bool  # whether the compiled one may read wide rows where they lie
 
 
-EXPANSION = Pass(_fused, _generic, fused.Table.sums_in_parts, _split_sums, in_place=False)
-GRADIENT = Pass(_fused_gradient, _generic_gradient, fused.Table.gradient_in_parts, lambda g, M: (g,), in_place=True)
-
-
-def part_cuts(n: int, W: Array) -> Codes | None:
-    """Where n rows are cut into parts for these weights; None where the sums of a part are too large to be kept."""
-    most = MOST_PART_NUMBERS // W.size**2
-    count = 1 if n * W.size < WORTH_THREADS else max(FEWEST_PARTS, n * W.shape[1] // FUSED_NUMBERS)
-    count = min(count, most - most % 2, MOST_PARTS)
-    return None if most < FEWEST_PARTS else n * np.arange(count + 1) // count
-
-
-def compiled_sum(table: fused.Table | None, raw: Raw, walk: Pass, kind: str, W: Array) -> Sums:
-    """A sum by a compiled kernel: over a table in memory without the interpreter, else block by block."""
-    cuts = part_cuts(raw.rows.n_rows, W)
-    if table is None or cuts is None:
-        return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
-    parts = walk.in_parts(table, W, cuts)
-    threads = raw.rows.threads if isinstance(raw.rows, MemoryRows) else None
-    side_by_side(parts, threads or default_threads())
-    return walk.split(parts.total, W.size)
+EXPANSION = Pass(_fused, _generic, SharedTable.sums, in_place=False)
+GRADIENT = Pass(_fused_gradient, _generic_gradient, SharedTable.gradient, in_place=True)
 
 
 @singledispatch
@@ -329,6 +304,8 @@ class Objective:
         if self.raw is None:
             return replace(self, rows=self.rows.sample(rng, size, n_classes))
         rows, frame = self.raw.rows.sample(rng, size, n_classes), self.raw.frame
+        if rows.X.size < WORTH_THREADS:
+            rows = rows.on_threads(1)  # looked at a few times only: helpers would come too late
         return replace(self, rows=rows.through(frame.design), raw=Raw.of(rows, frame))
 
     def expand(self, x: Array) -> Local:
@@ -339,12 +316,16 @@ class Objective:
         H = self.chain.free_both(np.asarray(hessian)) + (0.0 if self.prior is None else self.prior.curvature(x))
         what = "the observed information" if self.prior is None else "the posterior precision"
         if self.log_concave:
-            return Local(value, grad, PSD.of(H, what))
+            return Local(value, grad, PSD.of(H, what), stretch=self._stretch(x, float(log_likelihood)))
         stand_in = partial(self.stand_in, x)
         try:
             return Local(value, grad, PSD.of(H, what), stand_in=stand_in)
         except NotPositiveDefinite:
             return Local(value, grad, stand_in(), replaced=True)
+
+    def _stretch(self, x: Array, log_likelihood: float) -> Callable[[float], float] | None:
+        known = compiled_kind(self.likelihood) == "logit" and not x.any()
+        return partial(stretch_from_zero, log_likelihood) if known else None
 
     @property
     def log_concave(self) -> bool:
@@ -371,15 +352,16 @@ class Objective:
         """A sum over rows by a compiled kernel, where the likelihood has one and it pays, else by NumPy."""
         kind, raw = compiled_kind(self.likelihood), self.raw
         if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W, walk):
-            return compiled_sum(self._table, raw, walk, kind, W)
+            if self._table is not None:
+                return walk.shared(self._table, W)
+            return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
         return self.rows.sum(partial(walk.generic, likelihood=self.likelihood, W=W), add)
 
     @cached_property
-    def _table(self) -> fused.Table | None:
-        """The rows as a compiled kernel reads them, where they are one table in memory."""
+    def _table(self) -> SharedTable | None:
+        """The rows, where they are one table in memory that threads can share."""
         kind, raw = compiled_kind(self.likelihood), self.raw
-        whole = None if raw is None else whole_block(raw.rows)
-        return None if kind is None or raw is None or whole is None else fused.Table(kind, whole, raw.frame)
+        return None if kind is None or raw is None else SharedTable.of(kind, raw.rows, raw.frame, len(self.contrast))
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
         """The gradient at x estimated from a batch that is this share of all rows."""

@@ -84,7 +84,7 @@ class Gaussian:
     def logpdf(self, w: Array) -> Array:
         """Log density at w, (M,) or (size, M)."""
         whitened = (w - self.mean) @ self.precision.factor
-        squared = np.einsum("...i,...i->...", whitened, whitened)
+        squared = whitened @ whitened if w.ndim == 1 else np.einsum("...i,...i->...", whitened, whitened)
         return np.asarray(0.5 * (self.precision.logdet - self.mean.size * LOG_2PI - squared))
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
@@ -240,8 +240,8 @@ class WeightPosterior(DataUnits):
     @property
     def cov(self) -> Array:
         """Posterior covariance, (M, M)."""
-        root = _root(self)
-        with blas_threads(len(root), None):  # threads of BLAS that were woken for little keep a processor busy for long
+        with blas_threads(self.gaussian.mean.size, None):  # woken for little they keep a processor busy for long
+            root = _root(self)
             return np.asarray(root.T @ root)
 
     @property

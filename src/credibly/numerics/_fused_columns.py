@@ -23,8 +23,9 @@ from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import AHEAD, lane_column
+from credibly.numerics._fused_parts import DONE, count_up, keep, next_part
 from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, group, groups, intrinsic, picked
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import Array, Codes
 
 TILE = 64  # rows: what is read of a line of memory by one batch of columns is still cached for the next
 BATCH = 4  # groups of columns at a time: what is kept of them fills the registers
@@ -167,6 +168,18 @@ def sums(X: Array) -> tuple[Array, Array, Array, Array]:
     for lane in range(A.shape[1]):
         low[lane_column(lane, d)], high[lane_column(lane, d)] = A[LOW, lane], A[HIGH, lane]
     return mean, scatter, low, high
+
+
+@fast
+def take_up(X: Array, cuts: Codes, turn: Codes, patience: tuple[int, int], out: Array) -> None:
+    """What `sums` gives of parts that nobody has begun, into their places in `out`; patience as in `_fused_kernels`."""
+    for _ in range(patience[0]):
+        i = next_part(turn, cuts.size - 1, patience[1])
+        if i < 0:
+            return
+        for k, numbers in enumerate(sums(X[cuts[i] : cuts[i + 1]])):
+            keep(numbers, out[i, k])
+        count_up(turn, DONE)
 
 
 # --- Contiguous columns ---------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import numpy as np
 from credibly.numerics._fused_base import fast
 from credibly.numerics._fused_design import add_gram, fill, mirror, new_rows, pull, table_rows
 from credibly.numerics._fused_lines import Lines, add_lines, by_column, fill_groups, line_scores, row_counts
-from credibly.numerics._fused_parts import BEGUN, DONE, count_up
+from credibly.numerics._fused_parts import ASKED, DONE, SCORES, count_up, counted, keep, next_part
 from credibly.numerics._fused_rows import expand_rows, row_slopes
 from credibly.numerics._fused_tile import Steps, new_frame
 from credibly.numerics._fused_vectors import WIDTH
@@ -154,30 +154,25 @@ def part_of(block: Block, start: int, stop: int) -> Block:
 
 
 @fast
-def some_gradients(kind: int, block: Block, weights: Columns, cuts: Codes, turn: Codes, most: int, out: Array) -> None:  # noqa: PLR0913, PLR0917
-    """Scores of up to `most` parts that nobody has begun, into their rows of `out`."""
-    for _ in range(most):
-        i = count_up(turn, BEGUN)
-        if i >= cuts.size - 1:
-            return
-        score = gradient(kind, part_of(block, cuts[i], cuts[i + 1]), *weights)
-        for j in range(out.shape[1]):
-            out[i, j] = score[j]
-        count_up(turn, DONE)
+def take_up(  # noqa: PLR0913, PLR0917 - a pass, and what is known of it
+    kind: int, block: Block, weights: Columns, cuts: Codes, turn: Codes, patience: tuple[int, int], out: Array
+) -> None:
+    """Parts that nobody has begun, into their rows of `out`: scores, or log likelihoods, scores and informations.
 
-
-@fast
-def some_sums(kind: int, block: Block, weights: Columns, cuts: Codes, turn: Codes, most: int, out: Array) -> None:  # noqa: PLR0913, PLR0917
-    """Log likelihoods, scores and informations of up to `most` parts, one after the other in their rows of `out`."""
+    Up to patience[0] of them, until there was none for patience[1] rounds of asking.
+    """
     M = weights[2].size
-    for _ in range(most):
-        i = count_up(turn, BEGUN)
-        if i >= cuts.size - 1:
+    for _ in range(patience[0]):
+        i = next_part(turn, cuts.size - 1, patience[1])
+        if i < 0:
             return
-        value, score, H = sums(kind, part_of(block, cuts[i], cuts[i + 1]), *weights)
-        out[i, 0] = value
-        for j in range(M):
-            out[i, 1 + j] = score[j]
-            for k in range(M):
-                out[i, 1 + M + j * M + k] = H[j, k]
+        rows = part_of(block, cuts[i], cuts[i + 1])
+        if counted(turn, ASKED) == SCORES:
+            keep(gradient(kind, rows, *weights)[:M], out[i])
+        else:
+            value, score, H = sums(kind, rows, *weights)
+            out[i, 0] = value
+            keep(score[:M], out[i, 1:])
+            for j in range(M):
+                keep(H[j, :M], out[i, 1 + M + j * M :])
         count_up(turn, DONE)

@@ -25,7 +25,7 @@ from credibly.numerics.arrays import Array
 
 SCORED = 4  # rows taken at a time where they are scored,
 PULLED = 8  # and where they are added up: the totals are loaded and stored once for so many
-CACHED = 2048  # numbers that are read twice, the second time from the first-level cache: half of that
+CACHED = 3072  # numbers that are read twice, the second time from the first-level cache: half of that
 AHEAD = 128  # rows from those being scored to those sent for: memory is read while the cache is computed with
 
 

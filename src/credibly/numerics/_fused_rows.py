@@ -69,25 +69,24 @@ def exp_minus_abs(f: Array, e: Array) -> None:
 
 @exact
 def logit(f: Array, y: Array, work: Array, grad: Array) -> None:
-    """±σ(∓f); leaves e."""
-    e = work[0, : f.size]
+    """±σ(∓f); leaves e and σ(|f|)."""
+    e, larger = work[0, : f.size], work[1, : f.size]
     exp_minus_abs(f, e)
     for r in range(f.size):
         s = 2.0 * y[r] - 1.0
-        larger = 1.0 / (1.0 + e[r])  # σ(|f|)
-        grad[r] = s * (e[r] * larger if s * f[r] > 0.0 else larger)
+        larger[r] = 1.0 / (1.0 + e[r])
+        grad[r] = s * (e[r] * larger[r] if s * f[r] > 0.0 else larger[r])
 
 
 @exact
 def logit_rest(f: Array, y: Array, work: Array, log_prob: Array, curvature: Array) -> None:
     """log σ(±f) = min(±f, 0) - log(1 + e), and σ(f) σ(-f)."""
-    e = work[0, : f.size]
+    e, larger = work[0, : f.size], work[1, : f.size]
     for r in range(f.size):
         z = (2.0 * y[r] - 1.0) * f[r]
         log_prob[r] = (z if z < 0.0 else 0.0) - log_of_quotient(e[r], 2.0 + e[r])
     for r in range(f.size):
-        larger = 1.0 / (1.0 + e[r])
-        curvature[r] = (e[r] * larger) * larger
+        curvature[r] = (e[r] * larger[r]) * larger[r]
 
 
 # --- Probit ---------------------------------------------------------------------------------------

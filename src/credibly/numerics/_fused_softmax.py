@@ -22,7 +22,7 @@ import numpy as np
 from numba.core import cgutils, types
 
 from credibly.numerics._fused_base import fast, machine_code
-from credibly.numerics._fused_parts import BEGUN, DONE, count_up
+from credibly.numerics._fused_parts import ASKED, DONE, SCORES, count_up, counted, keep, next_part
 from credibly.numerics._fused_softmax_grams import SLOT, SPAN, add_grams, add_score, by_class, information, slots
 from credibly.numerics._fused_softmax_lines import (
     FEWEST,
@@ -249,31 +249,22 @@ def part_of(block: Block, start: int, stop: int) -> Block:
 
 
 @fast
-def some_gradients(block: Block, weights: Columns, cuts: Codes, turn: Codes, most: int, out: Array) -> None:
-    """Scores of up to `most` parts that nobody has begun, into their rows of `out`."""
-    for _ in range(most):
-        i = count_up(turn, BEGUN)
-        if i >= cuts.size - 1:
-            return
-        score = gradient(part_of(block, cuts[i], cuts[i + 1]), *weights).reshape(-1)
-        for j in range(out.shape[1]):
-            out[i, j] = score[j]
-        count_up(turn, DONE)
+def take_up(block: Block, weights: Columns, cuts: Codes, turn: Codes, patience: tuple[int, int], out: Array) -> None:
+    """Parts that nobody has begun, into their rows of `out`: scores, or log likelihoods, scores and informations.
 
-
-@fast
-def some_sums(block: Block, weights: Columns, cuts: Codes, turn: Codes, most: int, out: Array) -> None:
-    """Log likelihoods, scores and informations of up to `most` parts, one after the other in their rows of `out`."""
+    Up to patience[0] of them, until there was none for patience[1] rounds of asking.
+    """
     M = weights[2].size
-    for _ in range(most):
-        i = count_up(turn, BEGUN)
-        if i >= cuts.size - 1:
+    for _ in range(patience[0]):
+        i = next_part(turn, cuts.size - 1, patience[1])
+        if i < 0:
             return
-        value, score, H = sums(part_of(block, cuts[i], cuts[i + 1]), *weights)
-        flat, square = score.reshape(-1), H.reshape(-1)
-        out[i, 0] = value
-        for j in range(M):
-            out[i, 1 + j] = flat[j]
-        for j in range(square.size):
-            out[i, 1 + M + j] = square[j]
+        rows = part_of(block, cuts[i], cuts[i + 1])
+        if counted(turn, ASKED) == SCORES:
+            keep(gradient(rows, *weights).reshape(-1), out[i])
+        else:
+            value, score, H = sums(rows, *weights)
+            out[i, 0] = value
+            keep(score.reshape(-1), out[i, 1:])
+            keep(H.reshape(-1), out[i, 1 + M :])
         count_up(turn, DONE)

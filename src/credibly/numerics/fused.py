@@ -5,69 +5,34 @@ standardised, scored and summed in tiles that stay in cache. Where the compiler 
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from credibly.numerics.arrays import AnyArray, Array, Codes
-
-NOTHING = np.empty(0)
+from credibly.numerics.fused_arguments import CODED, Frame, Rows, as_compiled, block_of, frame_of, weights_of
 
 KINDS = {"logit": 0, "probit": 1, "poisson": 2}  # the numbers of `_fused_rows`
-SOFTMAX = "softmax"
+SOFTMAX = CODED
 COLUMNS = "columns"
 
 FEWEST_ACROSS = 4  # columns that make a vector: fewer are described one by one
 
-COUNTERS = 16  # room for those of `_fused_parts`
+COUNTERS = 32  # room for those of `_fused_parts`
+FOR_EVER = 2**62
 AT_ONCE = 16  # parts done without the interpreter: some ten milliseconds, after which Ctrl-C is heard
-ROUNDS = 100_000  # of asking whether others are done: a fraction of a millisecond, less than being woken takes
+ROUNDS = 10_000  # of asking whether there is more to do, or others are done: a quarter of a millisecond
 
 WORTH_CALLING = 10_000  # numbers in a pass, once the kernels are loaded
 WORTH_LOADING = 1_500_000  # numbers walked by NumPy so far: somebody is fitting tables that profit; loading takes 0.4 s
 WORTH_COMPILING = 20_000_000  # numbers in one pass: compiling takes some twenty seconds, once for an installation
 WALKED_LONG = 1_000_000_000  # numbers walked by NumPy so far, which took about as long as compiling
-
-
-class Rows(Protocol):
-    """A block of rows; `Block` of the data room is one."""
-
-    @property
-    def X(self) -> AnyArray:
-        """(b, d); read where it lies if it is float64 with contiguous rows or columns, else copied to that."""
-
-    @property
-    def y(self) -> AnyArray:
-        """(b,) targets: labels 0 and 1, counts, or class codes 0 … K-1."""
-
-    @property
-    def weight(self) -> Array | None:
-        """(b,) weights ≥ 0; None is one everywhere."""
-
-    @property
-    def offset(self) -> Array | None:
-        """(b,), added to the scores; None is zero everywhere."""
-
-
-class Frame(Protocol):
-    """How a design z = ((x - center) / scale, 1) is made of rows; `Frame` of the inference room is one."""
-
-    @property
-    def center(self) -> Array:
-        """(d,)."""
-
-    @property
-    def scale(self) -> Array:
-        """(d,)."""
-
-    @property
-    def intercept(self) -> bool:
-        """Whether z ends with a one."""
 
 
 class _Row(NamedTuple):
@@ -129,8 +94,7 @@ class _Ledger:
 def compiled_before(module: str) -> bool:
     """Whether an earlier process has left this module, compiled, beside the sources, newer than those."""
     changed = _last_changed()
-    last = "sums" if module == _module_of(COLUMNS) else "some_sums"  # made of the others
-    left = Path(__file__).parent.glob(f"__pycache__/{module}.{last}-*.nbi")
+    left = Path(__file__).parent.glob(f"__pycache__/{module}.take_up-*.nbi")  # which is made of the others
     return any(index.stat().st_mtime >= changed for index in left)
 
 
@@ -150,14 +114,13 @@ def load(*kinds: str) -> None:
         if kind == COLUMNS:
             describe(np.ones((2, 4)))
             describe(np.ones((2, 4), order="F"))
+            Columns(np.ones((2, 4)), np.array([0, 2])).some()
             continue
         rows, frame = _Row(np.ones((1, 1)), np.ones(1), None, None), _Unit(np.zeros(1), np.ones(1), False)
         W = np.zeros((2 if kind == SOFTMAX else 1, 1))
         for call in (sums, gradient):
             call(kind, rows, frame, W)
-        table = Table(kind, rows, frame)
-        for in_parts in (table.sums_in_parts, table.gradient_in_parts):
-            in_parts(W, np.array([0, 1])).some()
+        Table(kind, rows, frame, np.array([0, 1]), W.shape).some()
 
 
 # --- The sums -------------------------------------------------------------------------------------
@@ -214,7 +177,7 @@ def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
            [0.25, 0.5 ]])
     """
     K, D = W.shape
-    arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
+    arguments = block_of(kind, rows), *frame_of(rows.X.shape[1], frame, W)
     if kind == SOFTMAX:
         value, score, information = _kernels(kind).sums(*arguments)
         return Sums(value, score.reshape(-1), information.reshape(K * D, K * D))
@@ -224,7 +187,7 @@ def sums(kind: str, rows: Rows, frame: Frame, W: Array) -> Sums:
 
 def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> Array:
     """The score of the weights W: the second of `sums`, for less."""
-    arguments = _block(kind, rows), *_frame(rows.X.shape[1], frame, W)
+    arguments = block_of(kind, rows), *frame_of(rows.X.shape[1], frame, W)
     score: Array
     if kind == SOFTMAX:
         score = _kernels(kind).gradient(*arguments)
@@ -233,29 +196,49 @@ def gradient(kind: str, rows: Rows, frame: Frame, W: Array) -> Array:
     return score
 
 
-class Parts:
-    """A pass over a table in parts, which any number of threads take up one after the other without the interpreter.
+class Parts(ABC):
+    """Passes over rows that are cut into parts, which threads take up one after the other without the interpreter.
 
-    What comes out does not depend on who took which: parts are added up in their order.
+    What comes out does not depend on who took which: every part has its own row of `out`.
 
     Parameters
     ----------
-    count : int
-        Number of parts.
-    work : function of (turn, most, out)
-        Does up to `most` parts that nobody has begun, by the counters in `turn`, into their rows of `out`.
-    width : int
-        Numbers that come of a part.
+    cuts : (parts + 1,) int array
+        Where rows are cut.
     """
 
-    def __init__(self, count: int, work: Callable[..., None], width: int) -> None:
-        self.count, self._work = count, work
-        self._turn, self._out = np.zeros(COUNTERS, dtype=np.int64), np.empty((count, width))
+    rounds = ROUNDS  # that a helper waits for the next pass
+
+    def __init__(self, cuts: Codes) -> None:
+        self.cuts, self.count = cuts, len(cuts) - 1
+        self._make_room()
+
+    def _make_room(self) -> None:
+        self._turn = np.zeros(COUNTERS, dtype=np.int64)
+        self._turn[0] = self.count  # all begun
+        self._take_up, self.out = self._work()
+
+    @abstractmethod
+    def _work(self) -> tuple[Callable[..., None], Array]:
+        """The compiled function of (patience, out) that takes up parts by the counters, and an array for results."""
+
+    def begin(self, asked: int = 0) -> None:
+        """Begin a pass for what is asked."""
+        _parts().begin(self._turn, asked)
 
     def some(self) -> bool:
         """Do some parts that nobody has begun; whether there may be more."""
-        self._work(self._turn, AT_ONCE, self._out)
+        self._take_up((AT_ONCE, 1), self.out)
         return bool(self._turn[0] < self.count)
+
+    def attend(self) -> None:
+        """Do parts that nobody has begun, of this pass and of those that follow soon."""
+        self._take_up((FOR_EVER, self.rounds), self.out)
+
+    @property
+    def gone(self) -> int:
+        """How many of those who attended have gone again."""
+        return int(self._turn[_parts().GONE])
 
     def ended(self) -> bool:
         """Whether all are done; waits for others, for a fraction of a millisecond at most."""
@@ -263,38 +246,67 @@ class Parts:
         return done
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Begin nothing more; whoever is still at work on a part does no harm to later passes."""
         self._turn[0] = self.count
+        self._make_room()
+
+
+class Table(Parts):
+    """Rows and a frame, made ready once for all passes of a search, each with its own weights.
+
+    Parameters
+    ----------
+    kind, rows, frame
+        As for `sums`.
+    cuts : (parts + 1,) int array
+    shape : tuple of int
+        That of W.
+    """
+
+    def __init__(self, kind: str, rows: Rows, frame: Frame, cuts: Codes, shape: tuple[int, int]) -> None:
+        self._kind, self._block, self._shape = kind, block_of(kind, rows), shape
+        self._columns, self._width = frame_of(rows.X.shape[1], frame, np.zeros(shape))[:2], 0
+        super().__init__(cuts)
+
+    def _work(self) -> tuple[Callable[..., None], Array]:
+        M, self._W = self._shape[0] * self._shape[1], np.zeros(self._shape)
+        asked = self._block, (*self._columns, weights_of(self._W)), self.cuts, self._turn
+        named = asked if self._kind == SOFTMAX else (KINDS[self._kind], *asked)
+        return partial(_kernels(self._kind).take_up, *named), np.empty((self.count, 1 + M + M**2))
+
+    def ask_sums(self, W: Array) -> None:
+        """Begin a pass for `sums`: a value, a score and an information, one behind the other."""
+        self._ask(W, _parts().SUMS, 1 + W.size + W.size**2)
+
+    def ask_gradient(self, W: Array) -> None:
+        """Begin a pass for `gradient`."""
+        self._ask(W, _parts().SCORES, W.size)
+
+    def _ask(self, W: Array, what: int, width: int) -> None:
+        if W.shape != self._shape:
+            raise ValueError(f"weights {W.shape} were announced as {self._shape}.")
+        self._W[:], self._width = W, width
+        self.begin(what)
 
     @property
     def total(self) -> Array:
-        """The sum of all parts."""
-        return np.asarray(self._out.sum(axis=0) if self.count > 1 else self._out[0])
+        """The sum of all parts, in their order."""
+        found = self.out[:, : self._width]
+        return np.asarray(found.sum(axis=0) if self.count > 1 else found[0].copy())
 
 
-class Table:
-    """Rows and a frame, given as for `sums`, made ready once for all passes of a search."""
+class Columns(Parts):
+    """Columns of a table with contiguous rows, described part by part: `out` is (parts, 4, d), as `describe` has it."""
 
-    def __init__(self, kind: str, rows: Rows, frame: Frame) -> None:
-        self._kind, self._frame = kind, frame
-        self._block, self._columns = _block(kind, rows), (_as_compiled(frame.center), _as_compiled(frame.scale))
-        self._n_columns = rows.X.shape[1]
+    rounds = 2  # there is no next one
 
-    def sums_in_parts(self, W: Array, cuts: Codes) -> Parts:
-        """`sums` of the rows, cut at these: a value, a score and an information, one behind the other."""
-        return self._in_parts("some_sums", W, cuts, 1 + W.size + W.size**2)
+    def __init__(self, X: Array, cuts: Codes) -> None:
+        self._X = as_compiled(X)
+        super().__init__(cuts)
 
-    def gradient_in_parts(self, W: Array, cuts: Codes) -> Parts:
-        """`gradient` of the rows, cut at these."""
-        return self._in_parts("some_gradients", W, cuts, W.size)
-
-    def _in_parts(self, name: str, W: Array, cuts: Codes, width: int) -> Parts:
-        _check_weights(self._n_columns, self._frame, W)
-        columns = *self._columns, _weights(W)
-        asked = (
-            (self._block, columns, cuts) if self._kind == SOFTMAX else (KINDS[self._kind], self._block, columns, cuts)
-        )
-        return Parts(len(cuts) - 1, partial(getattr(_kernels(self._kind), name), *asked), width)
+    def _work(self) -> tuple[Callable[..., None], Array]:
+        out = np.empty((self.count, 4, self._X.shape[1]))
+        return partial(_kernels(COLUMNS).take_up, self._X, self.cuts, self._turn), out
 
 
 def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
@@ -307,7 +319,7 @@ def describe(X: AnyArray) -> tuple[Array, Array, Array, Array]:
     """
     down = X.shape[1] < FEWEST_ACROSS or (X.flags.f_contiguous and not X.flags.c_contiguous)
     kernels = _kernels(COLUMNS)
-    mean, scatter, low, high = kernels.sums_down(_as_compiled(X.T)) if down else kernels.sums(_as_compiled(X))
+    mean, scatter, low, high = kernels.sums_down(as_compiled(X.T)) if down else kernels.sums(as_compiled(X))
     return mean, scatter, low, high
 
 
@@ -343,58 +355,3 @@ def _forget_stale() -> None:
                 index.unlink()
         except FileNotFoundError:  # another process was first
             continue
-
-
-# --- Arguments as the compiled code wants them, which trusts the shapes it is given ---------------
-
-
-def _block(kind: str, rows: Rows) -> tuple[Array | tuple[int, int], ...]:
-    X, y, weight, offset = rows.X, rows.y, rows.weight, rows.offset
-    beside = {"y": y, "weight": weight, "offset": offset}
-    if X.ndim != 2 or any(part is not None and part.shape != X.shape[:1] for part in beside.values()):
-        shapes = ", ".join(f"{name} {part.shape}" for name, part in beside.items() if part is not None)
-        raise ValueError(f"X {X.shape}, {shapes} are not of one block.")
-    weights = _as_compiled(NOTHING if weight is None else weight)
-    if kind != SOFTMAX:
-        return *_flat(X), _as_compiled(y), weights, _as_compiled(NOTHING if offset is None else offset)
-    if offset is not None:
-        raise ValueError("offsets of softmax scores are not known to the kernel.")
-    return *_flat(X), _as_compiled(y, np.int64), weights
-
-
-def _frame(d: int, frame: Frame, W: Array) -> tuple[Array, Array, Array]:
-    _check_weights(d, frame, W)
-    return _as_compiled(frame.center), _as_compiled(frame.scale), _weights(W)
-
-
-def _check_weights(d: int, frame: Frame, W: Array) -> None:
-    if not frame.center.shape == frame.scale.shape == (d,) or W.ndim != 2 or W.shape[1] != d + frame.intercept:
-        raise ValueError(
-            f"{d} columns, centres {frame.center.shape}, scales {frame.scale.shape} and weights {W.shape} do not fit "
-            f"together {'with' if frame.intercept else 'without'} an intercept."
-        )
-
-
-def _weights(W: Array) -> Array:
-    """A matrix for several classes, a vector for one score."""
-    return _as_compiled(W if len(W) > 1 else W[0])
-
-
-def _flat(X: AnyArray) -> tuple[Array, tuple[int, int]]:
-    """The table as one stretch of memory and the steps from row to row and column to column; copied only if need be."""
-    (b, d), item = X.shape, 8
-    down, across = X.strides
-    native = X.dtype == np.float64 and X.flags.aligned and min(down, across) > 0
-    if X.flags.c_contiguous or not native or item not in (down, across) or (down | across) % item:
-        return _as_compiled(X).reshape(-1), (d, 1)
-    length = (b - 1) * (down // item) + (d - 1) * (across // item) + 1
-    flat = np.lib.stride_tricks.as_strided(X, (length,), (item,), writeable=False)
-    return flat, (down // item, across // item)
-
-
-def _as_compiled(array: AnyArray, kind: type[np.generic] = np.float64) -> AnyArray:
-    """A view of contiguous, aligned numbers that may not be written to: numba compiles once per kind of array."""
-    rows = np.ascontiguousarray(array, dtype=kind)
-    view = rows.view() if rows.flags.aligned else rows.copy()
-    view.flags.writeable = False
-    return view

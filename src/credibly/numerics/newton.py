@@ -23,8 +23,10 @@ from credibly.numerics.linalg import PSD
 
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
 HESSIAN_CHANGE = 3e-9  # relative, over the last step: what a Hessian may lag behind the point it is returned for
+FAR = 1.0  # squared decrement from which on nothing is known of the next one
 NEARLY_THERE = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
+LENGTHS = tuple(0.5**halvings for halvings in range(HALVINGS))
 ROUNDING = 16 * float(np.finfo(float).eps)
 
 
@@ -152,6 +154,7 @@ class Local(NamedTuple):
     replaced: bool = False  # whether the Hessian was not positive definite and another matrix stands in for it
     exact: bool = True  # False where another matrix takes the Hessian's place everywhere
     stand_in: "Callable[[], PSD] | None" = None  # that matrix, where a step along the Hessian's may fail
+    stretch: "Callable[[float], float] | None" = None  # of δ²: how many times as long a Newton step from here should be
 
 
 class Solution(NamedTuple):
@@ -214,21 +217,25 @@ def newton(
     <Status.CONVERGED: 'Converged.'>
     """
     here = expand(x)
-    last_decrement, replaced = np.inf, False
+    last_decrement, replaced, bend, longer = np.inf, False, np.inf, 0.0
     for step in range(max_steps + 1):
         direction = -here.hessian.solve(here.grad)
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
+        if 0 < last_decrement**2 < np.inf:  # a step that was stretched leaves less than the Newton step would have
+            bend = max(decrement, longer**2 * last_decrement) / last_decrement**2
         if decrement <= tol or at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact):
-            return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement)
+            return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, bend)
         expected = _expected_decrement(decrement, last_decrement)
         if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
             arrived = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
             return Solution(x + direction, arrived, _goal_reached(here, replaced), step + 1, expected)
         if step == max_steps:
             return Solution(x, here, Status.STEP_LIMIT, step + 1, decrement)
-        moved = _damped_step(expand, x, here, direction, decrement)
+        # What is promised of the last step is learnt from the one before, which is then a Newton step.
+        longest = 1.0 if here.stretch is None or decrement < FAR else here.stretch(decrement)
+        moved, longer = _damped_step(expand, x, here, direction, decrement, longest), longest - 1
         if moved is None and here.stand_in is not None:
             replaced, direction = True, -here.stand_in().solve(here.grad)
             moved = _damped_step(expand, x, here, direction, float(-here.grad @ direction))
@@ -246,7 +253,7 @@ def _goal_reached(here: Local, replaced: bool) -> Status:
 
 def _expected_decrement(decrement: float, last_decrement: float) -> float:
     """δ² after the next full step: quadratic convergence squares δ² and keeps its factor."""
-    return decrement**2 * (decrement / last_decrement**2) if last_decrement < 1 else np.inf
+    return decrement**2 * (decrement / last_decrement**2) if last_decrement < FAR else np.inf
 
 
 def rounding(value: float) -> float:
@@ -264,9 +271,9 @@ def at_rounding_floor(value: float, decrement: float, last_decrement: float, *, 
 
 
 def _damped_step(
-    expand: Expand, x: Array, here: Local, direction: Array, decrement: float
+    expand: Expand, x: Array, here: Local, direction: Array, decrement: float, longest: float = 1.0
 ) -> tuple[Array, Local] | None:
-    for t in (0.5**halvings for halvings in range(HALVINGS)):
+    for t in LENGTHS if longest == 1 else (longest, *LENGTHS):
         target = x + t * direction
         try:
             there = expand(target)

@@ -15,6 +15,7 @@ s, y  a step, and by how much the gradient changed over it             (d,)
 ====  ===============================================================  ======
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -173,7 +174,7 @@ class _Search:
             if here.local is not None and (ended := self._ended(here.x, here.local, step, decrement)) is not None:
                 return ended
             if not decrement < most:  # or not a number: the step was no good
-                if self.expanded or not max_steps or np.isinf(self.last):
+                if self.expanded or not max_steps or math.isinf(self.last):
                     return None
                 here, self.last, most = self._look(self.x, with_hessian=True), np.inf, np.inf
                 continue  # from the point before, in a better metric
@@ -228,12 +229,12 @@ class _Search:
         if self.passes.hessian_cost <= CHEAP:
             return True
         bend = min(self.bend, self.likely_bend)
-        rate = decrement / self.last if np.isfinite(self.last) else self.start.rate
+        rate = decrement / self.last if math.isfinite(self.last) else self.start.rate
         expected = bend * decrement**2 if exact else rate * decrement
         needed = self._needed(bend)
         if expected <= needed:
             return True
-        if exact or not np.isfinite(bend):  # the metric is new
+        if exact or not math.isfinite(bend):  # the metric is new
             return False
         return rate > FALLING or self._on_the_way(expected, rate, bend, needed)
 
@@ -243,11 +244,12 @@ class _Search:
         Others ask for it some gradients later, or only at the end.
         """
         to_the_end = _passes_until(needed, expected, rate)
-        before = np.arange(to_the_end)  # gradients that come first
-        left = expected * rate**before  # δ² at the Hessian
-        after = [_passes_until(needed, bend * here**2, SLOWER * bend * here) for here in left]
-        costs = before + np.array(after) + self.passes.hessian_cost
-        return bool(costs[0] <= min(costs.min(), to_the_end))
+        costs = []
+        for before in range(math.ceil(min(to_the_end, MOST_PASSES))):  # gradients that come first
+            left = expected * rate**before  # δ² at the Hessian
+            after = _passes_until(needed, bend * left**2, SLOWER * bend * left)
+            costs.append(before + after + self.passes.hessian_cost)
+        return costs[0] <= min(*costs, to_the_end)
 
     def _needed(self, bend: float) -> float:
         """The δ² at which a Hessian will do as that of the minimum, with a margin."""
@@ -262,4 +264,6 @@ def _passes_until(needed: float, first: float, rate: float) -> float:
     """
     if first <= needed:
         return 1.0
-    return float(1 + np.log(needed / first) / np.log(rate)) if rate < 1 else np.inf
+    if rate >= 1 or needed <= 0:
+        return math.inf
+    return 1 + math.log(needed / first) / math.log(rate) if rate > 0 else 2.0
