@@ -1,6 +1,7 @@
 """Threads, BLAS and processes: what is borrowed is given back, and nothing waits for ever."""
 
 import multiprocessing
+import os
 import threading
 from contextlib import ExitStack, suppress
 
@@ -10,13 +11,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from credibly import BayesianLogisticRegression, Normal
+from credibly.data import threads
 from credibly.data.threads import (
     WAITING_PER_THREAD,
+    Helpers,
+    _Pool,
     blas_counts,
     default_threads,
     in_order,
     set_blas_counts,
-    side_by_side,
     single_threaded_blas,
 )
 
@@ -326,10 +329,13 @@ def test_an_error_of_a_later_item_waits_for_its_turn():
 
 
 class Counted:
-    """Parts that are counted, and who did them."""
+    """Parts that are counted, and who did them; whoever attends goes at the end of a pass."""
 
     def __init__(self, count: int) -> None:
-        self.count, self.begun, self.done, self.lock = count, 0, [], threading.Lock()
+        self.count, self.begun, self.done, self.gone, self.lock = count, 0, [], 0, threading.Lock()
+
+    def begin(self) -> None:
+        self.begun, self.done = 0, []
 
     def some(self) -> bool:
         with self.lock:
@@ -338,6 +344,12 @@ class Counted:
             self.part(mine)
             self.done.append(mine)
         return mine < self.count
+
+    def attend(self) -> None:
+        while self.some():
+            pass
+        with self.lock:
+            self.gone += 1
 
     def part(self, number: int) -> None:
         pass
@@ -353,8 +365,32 @@ class Counted:
 @pytest.mark.parametrize("count", [1, 3, 100])
 def test_every_part_is_done_once_by_whoever_is_there(count, threads):
     work = Counted(count)
-    side_by_side(work, threads)
-    assert sorted(work.done) == list(range(count))
+    helpers = Helpers(work, threads)
+    for _ in range(3):
+        work.begin()
+        helpers.finish()
+        assert sorted(work.done) == list(range(count))
+
+
+def test_helpers_are_called_again_only_when_they_have_gone():
+    """Those who stay for the next pass are counted on."""
+    came = []
+
+    class Staying(Counted):
+        def attend(self) -> None:
+            came.append(threading.get_ident())
+
+    work = Staying(4)
+    helpers = Helpers(work, 3)
+    for expected, gone in ((2, 0), (2, 1), (3, 1), (3, 3), (5, 3)):
+        work.begin()
+        helpers.finish()
+        for _ in range(1000):
+            if len(came) == expected:
+                break
+            threading.Event().wait(0.01)
+        assert len(came) == expected
+        work.gone = gone
 
 
 def test_a_helper_that_is_late_is_waited_for():
@@ -369,7 +405,7 @@ def test_a_helper_that_is_late_is_waited_for():
                 threading.Event().wait(0.05)  # and takes longer than anybody asks
 
     work = Late(2)
-    side_by_side(work, 2)
+    Helpers(work, 2).finish()
     assert sorted(work.done) == [0, 1]
 
 
@@ -385,7 +421,7 @@ def test_the_error_of_a_helper_is_raised():
                 raise MemoryError("no room for a part")
 
     with pytest.raises(MemoryError, match="no room"):
-        side_by_side(Failing(2), 2)
+        Helpers(Failing(2), 2).finish()
 
 
 def test_nothing_more_is_begun_after_an_interruption():
@@ -395,5 +431,60 @@ def test_nothing_more_is_begun_after_an_interruption():
 
     work = Stopped(1000)
     with pytest.raises(KeyboardInterrupt):
-        side_by_side(work, 1)
+        Helpers(work, 1).finish()
     assert work.begun == 1000 and not work.done
+
+
+# --- Processors -----------------------------------------------------------------------------------
+
+on_linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors cannot be chosen here")
+
+
+@pytest.fixture
+def one_helper(monkeypatch):
+    """A pool of its own, with one thread that has begun, and its number."""
+    pool = _Pool(1)
+    pool.submit(lambda: None).result(timeout=60)
+    (number,) = pool._numbers
+    yield pool, number
+    pool._executor.shutdown()
+
+
+@on_linux
+@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one processor")
+def test_a_helper_is_kept_off_the_processor_of_whoever_wakes_it(one_helper, monkeypatch):
+    (pool, number), allowed = one_helper, os.sched_getaffinity(0)
+    for here in sorted(allowed)[:2]:
+        monkeypatch.setattr(threads, "_processor_here", lambda here=here: lambda: here)
+        pool.submit(lambda: None).result(timeout=60)
+        assert os.sched_getaffinity(number) == allowed - {here}
+        assert os.sched_getaffinity(0) == allowed  # the caller goes where it likes
+
+
+@on_linux
+def test_where_there_is_one_processor_everybody_uses_it(one_helper, monkeypatch):
+    pool, number = one_helper
+    before = os.sched_getaffinity(number)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda who: {0})
+    monkeypatch.setattr(threads, "_processor_here", lambda: lambda: 0)
+    assert pool.submit(lambda: None).result(timeout=60) is None
+    monkeypatch.undo()
+    assert os.sched_getaffinity(number) == before
+
+
+@on_linux
+def test_where_processors_may_not_be_chosen_work_is_done_all_the_same(one_helper, monkeypatch):
+    pool, _ = one_helper
+
+    def forbidden(who: int, processors: set[int]) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setaffinity", forbidden)
+    monkeypatch.setattr(threads, "_processor_here", lambda: lambda: -1)
+    assert pool.submit(lambda: None).result(timeout=60) is None
+
+
+def test_where_nobody_can_tell_the_processor_work_is_done_all_the_same(one_helper, monkeypatch):
+    pool, _ = one_helper
+    monkeypatch.setattr(threads, "_processor_here", lambda: None)
+    assert pool.submit(lambda: None).result(timeout=60) is None

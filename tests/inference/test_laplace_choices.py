@@ -125,8 +125,8 @@ def test_rows_elsewhere_are_sampled_once():
 @pytest.mark.parametrize(
     ("size", "outputs", "n_weights", "sizes"),
     [
-        (1999, 1, 20, []),
-        (2000, 1, 20, [1000]),  # half of it
+        (3999, 1, 20, []),
+        (4000, 1, 20, [1000]),  # a quarter of it
         (10_000, 1, 20, [1000, 5000]),
         (100_000, 1, 100, [5000, 25_000]),  # fifty rows for each weight
         (100_000, 3, 100, [2500, 12_500]),  # of which a row tells of two

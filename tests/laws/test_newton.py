@@ -201,3 +201,53 @@ def test_values_too_noisy_to_tell_do_not_stop_a_search_whose_gradient_shrinks():
     solution = newton(expand, np.array([1e-5]))
     assert solution.status is Status.CONVERGED
     assert solution.x[0] == 0.0
+
+
+# --- steps that are known to fall short ----------------------------------------------------------------------
+
+
+def quartic(x, stretch=None):
+    """x⁴/4 + x²/2 - 10 x: a Newton step from zero goes far beyond the minimum, at x³ + x = 10, which is 2."""
+    at = float(x[0])
+    value, slope, bent = at**4 / 4 + at**2 / 2 - 10 * at, at**3 + at - 10, 3 * at**2 + 1
+    return Local(value, np.array([slope]), PSD(np.array([[np.sqrt(bent)]])), stretch=stretch)
+
+
+def test_a_stretched_step_is_tried_first_and_the_step_itself_where_that_does_not_help():
+    tried: list[float] = []
+
+    def expand(x, length):
+        tried.append(float(x[0]))
+        return quartic(x, None if x.any() else lambda decrement: length)
+
+    for length in (0.2, 1.5):  # one leads to the minimum, one beyond what Newton's step is, which is too far, too
+        tried.clear()
+        solution = newton(lambda x, length=length: expand(x, length), np.zeros(1))
+        assert_allclose(solution.x, [2.0], atol=1e-10)  # δ² ≤ 1e-20, of a curvature of 13
+        assert_allclose(tried[:2], [0.0, 10 * length], rtol=1e-15)
+        assert length == 0.2 or tried[2:5] == [10.0, 5.0, 2.5]
+
+
+def test_a_step_of_which_promises_are_made_is_not_stretched():
+    """One Newton step on a bowl is the last; one that is stretched is not."""
+
+    def asked(decrement: float) -> float:
+        lengths.append(decrement)
+        return 2.0
+
+    lengths: list[float] = []
+    for start, expected in ((0.5, []), (3.0, [9.0])):
+        lengths.clear()
+        newton(lambda x: Local(float(x @ x) / 2, x, PSD(np.eye(1)), stretch=asked), np.array([start]))
+        assert lengths[: len(expected)] == expected and bool(lengths) == bool(expected)
+
+
+def test_what_a_stretched_step_leaves_is_not_taken_for_what_a_newton_step_leaves():
+    """Steps to the minimum by luck would promise convergence at once."""
+    lucky = newton(lambda x: quartic(x, None if x.any() else lambda decrement: 0.2), np.zeros(1))
+    assert lucky.steps == 2
+    assert_allclose(lucky.bend, 0.8**2 / 100.0, rtol=1e-12)  # δ² = 100 at zero, of which 0.64 was not gone
+    plain = newton(quartic, np.array([2.1]), max_steps=1)
+    seen = []
+    newton(quartic, np.array([2.1]), max_steps=1, report=lambda step, value, decrement: seen.append(decrement))
+    assert_allclose(plain.bend, seen[1] / seen[0] ** 2, rtol=1e-12)

@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.data.source import Block
-from credibly.data.threads import side_by_side
+from credibly.data.threads import Helpers
 from credibly.inference.frame import Frame
 from credibly.inference.objective import information, row_slopes
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
@@ -17,6 +20,7 @@ from credibly.model.likelihoods.families import Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.links import Log
 from credibly.numerics import fused
+from credibly.numerics.fused_arguments import flat
 
 pytestmark = pytest.mark.skipif(not fused.available(), reason="numba, a core dependency, cannot be imported here")
 
@@ -253,9 +257,9 @@ def test_layout_does_not_matter(kind: str, d: int, layout: str) -> None:
 @pytest.mark.parametrize("layout", ["F", "columns of a wider table", "rows of a longer table in F", "every third row"])
 def test_tables_with_contiguous_rows_or_columns_are_read_where_they_are(layout: str) -> None:
     X = layouts(np.arange(12.0).reshape(4, 3))[layout]
-    flat, (down, across) = fused._flat(X)
-    assert np.shares_memory(flat, X)
-    assert_array_equal([[flat[i * down + j * across] for j in range(3)] for i in range(4)], X)
+    stretch, (down, across) = flat(X)
+    assert np.shares_memory(stretch, X)
+    assert_array_equal([[stretch[i * down + j * across] for j in range(3)] for i in range(4)], X)
 
 
 @kinds
@@ -414,38 +418,91 @@ def test_wide_rows_are_read_where_they_lie(kind, d):
 def test_parts_add_up_to_the_sums_of_blocks(kind, order, weighted):
     p = problem(kind, 700, 6, weighted=weighted)
     rows = p.rows._replace(X=np.asarray(p.rows.X, order=order))
-    cuts = np.array([0, 1, 250, 251, 600, 700])
-    asked, M = (kind, rows, p.frame, p.W), p.W.size
-    table = fused.Table(kind, rows, p.frame)
-    whole, parts, slopes = fused.sums(*asked), table.sums_in_parts(p.W, cuts), table.gradient_in_parts(p.W, cuts)
-    for work in (parts, slopes):
-        while work.some():
+    cuts, M = np.array([0, 1, 250, 251, 600, 700]), p.W.size
+    table, whole = fused.Table(kind, rows, p.frame, cuts, p.W.shape), fused.sums(kind, rows, p.frame, p.W)
+
+    def total(ask: Callable[[np.ndarray], None]) -> np.ndarray:
+        ask(p.W)
+        while table.some():
             pass
-        assert work.ended()
+        assert table.ended()
+        return table.total
+
+    parts, slopes = total(table.ask_sums), total(table.ask_gradient)
     # The same terms in another order
-    np.testing.assert_allclose(parts.total[0], whole.value, rtol=1e-12)
-    np.testing.assert_allclose(parts.total[1 : 1 + M], whole.score, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(parts.total[1 + M :].reshape(M, M), whole.information, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(slopes.total, whole.score, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(parts[0], whole.value, rtol=1e-12)
+    np.testing.assert_allclose(parts[1 : 1 + M], whole.score, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(parts[1 + M :].reshape(M, M), whole.information, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(slopes, whole.score, rtol=1e-10, atol=1e-10)
 
 
-def test_parts_do_not_depend_on_who_takes_them_up():
+def passes(table: fused.Table, helpers: Helpers, weights: list[np.ndarray]) -> list[np.ndarray]:
+    """Passes with and without the information, in turns, at other weights each."""
+    totals = []
+    for i, W in enumerate(weights):
+        (table.ask_gradient if i % 2 else table.ask_sums)(W)
+        helpers.finish()
+        totals.append(table.total)
+    return totals
+
+
+@pytest.mark.parametrize("pause", [0.0, 1e-3])
+def test_passes_do_not_depend_on_who_takes_up_their_parts(pause, monkeypatch):
+    """However closely they follow each other: helpers stay from one to the next, or go and come again."""
     p = problem("logit", 20_000, 5)
-    cuts = np.arange(0, 20_001, 500)
-
-    def total(threads: int) -> np.ndarray:
-        parts = fused.Table("logit", p.rows, p.frame).sums_in_parts(p.W, cuts)
-        side_by_side(parts, threads)
-        return parts.total
-
-    first = total(1)
+    cuts, weights = np.arange(0, 20_001, 500), [t * p.W for t in np.linspace(0, 2, 40)]
+    alone = fused.Table("logit", p.rows, p.frame, cuts, p.W.shape)
+    first = passes(alone, Helpers(alone, 1), weights)
+    begin = fused.Table.begin
+    monkeypatch.setattr(fused.Table, "begin", lambda self, asked: (time.sleep(pause), begin(self, asked)))
     for threads in (2, 3, 8):
-        assert_array_equal(total(threads), first)
+        table = fused.Table("logit", p.rows, p.frame, cuts, p.W.shape)
+        for ours, theirs in zip(passes(table, Helpers(table, threads), weights), first, strict=True):
+            assert_array_equal(ours, theirs)
 
 
-def test_parts_that_were_stopped_are_not_taken_up():
+def test_a_helper_stays_for_the_next_pass_and_goes_when_none_comes():
+    p = problem("logit", 4000, 5)
+    table = fused.Table("logit", p.rows, p.frame, np.arange(0, 4001, 1000), p.W.shape)
+    table.rounds = 4_000_000  # some hundredth of a second at least
+    with ThreadPoolExecutor(1) as pool:
+        helper = pool.submit(table.attend)
+        for _ in range(3):  # nobody else does any part
+            table.ask_gradient(p.W)
+            while not table.ended():
+                pass
+            assert table.gone == 0
+        helper.result(timeout=60)
+    assert table.gone == 1
+
+
+def test_after_an_interruption_nobody_writes_into_later_passes():
+    """Whoever was at work goes on in the room of the pass that was stopped."""
     p = problem("logit", 100, 3)
-    parts = fused.Table("logit", p.rows, p.frame).gradient_in_parts(p.W, np.array([0, 50, 100]))
-    parts.stop()
-    assert not parts.some()
-    assert not parts.ended()
+    table = fused.Table("logit", p.rows, p.frame, np.array([0, 50, 100]), p.W.shape)
+    table.ask_gradient(p.W)
+    before = table.out
+    table.stop()
+    assert not table.some()
+    assert not table.ended() and table.out is not before
+    table.ask_gradient(p.W)
+    assert not table.some() and table.ended()
+    np.testing.assert_allclose(table.total, fused.gradient("logit", p.rows, p.frame, p.W), rtol=1e-12)
+
+
+def test_weights_of_another_shape_are_refused():
+    p = problem("logit", 100, 3)
+    table = fused.Table("logit", p.rows, p.frame, np.array([0, 100]), p.W.shape)
+    with pytest.raises(ValueError, match="announced"):
+        table.ask_sums(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("d", [4, 7, 30])
+def test_columns_are_described_in_parts_as_at_once(d):
+    X = np.random.default_rng(d).normal(size=(1000, d)) * 10.0 ** np.arange(d) + 3
+    parts = fused.Columns(X, np.array([0, 1, 400, 1000]))
+    parts.begin()
+    assert not parts.some() and parts.ended()
+    for part, rows in zip(parts.out, (X[:1], X[1:400], X[400:]), strict=True):
+        for ours, theirs in zip(part, fused.describe(rows), strict=True):
+            assert_array_equal(ours, theirs)

@@ -57,7 +57,7 @@ def test_compiled_code_older_than_any_source_is_forgotten(tmp_path, monkeypatch)
     """Numba compares a compiled function with its own file, not with the files of what it calls."""
     held = tmp_path / "__pycache__"
     held.mkdir()
-    old, new, other = (held / name for name in ("_fused_a.some_sums-1.nbi", "_fused_b.some_sums-1.nbi", "linalg.nbi"))
+    old, new, other = (held / name for name in ("_fused_a.take_up-1.nbi", "_fused_b.take_up-1.nbi", "linalg.nbi"))
     for path, when in [
         (old, 50),
         (tmp_path / "_fused_b.py", 100),
@@ -79,7 +79,7 @@ def test_compiled_code_that_another_process_removed_first_is_no_error(tmp_path, 
     held = tmp_path / "__pycache__"
     held.mkdir()
     (tmp_path / "_fused_a.py").write_text("")
-    (held / "_fused_a.some_sums-1.nbi").symlink_to(held / "gone")
+    (held / "_fused_a.take_up-1.nbi").symlink_to(held / "gone")
     monkeypatch.setattr(fused, "__file__", str(tmp_path / "fused.py"))
     monkeypatch.setattr(fused, "_last_changed", fused._last_changed.__wrapped__)
     fused._forget_stale.__wrapped__()

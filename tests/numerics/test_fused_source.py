@@ -205,6 +205,8 @@ IN_PYTHON: dict[str, Callable[..., Any]] = (
         "_add_rows": add_rows,
         "count_up": count_up,
         "counted": lambda turn, place: int(turn[place]),
+        "put": lambda turn, place, number: turn.__setitem__(place, number),
+        "breathe": lambda: None,
         "_place": place,
         "_pull": pull,
         **{f"_add_gram_{count}": add_gram(count) for count in (1, 2, 3)},
@@ -280,16 +282,19 @@ def test_python_and_the_compiler_read_the_same_sums(kind, case, interpreted, mon
 def test_python_and_the_compiler_take_up_the_same_parts(kind, interpreted, monkeypatch):
     (rows, frame, W), cuts = problem(kind, n=31, d=5, weighted=True), np.array([0, 7, 20, 31])
 
-    def totals() -> list[np.ndarray]:
-        table = fused.Table(kind, rows, frame)
-        found = [table.sums_in_parts(W, cuts), table.gradient_in_parts(W, cuts)]
-        for parts in found:
-            while parts.some():
-                pass
-        return [parts.total for parts in found]
+    def totals() -> Iterator[np.ndarray]:
+        table = fused.Table(kind, rows, frame, cuts, W.shape)
+        for ask in (table.ask_sums, table.ask_gradient):
+            ask(W)
+            table.attend()
+            assert table.ended()
+            yield table.total
+        assert table.gone == 2
 
-    compiled = totals()
+    monkeypatch.setattr(fused.Parts, "rounds", 5)
+    compiled = list(totals())
     monkeypatch.setattr(fused, "_kernels", interpreted)
+    monkeypatch.setattr(fused, "_parts", lambda: sys.modules["credibly.numerics._fused_parts"])
     for ours, theirs in zip(totals(), compiled, strict=True):
         assert_allclose(ours, theirs, rtol=1e-12, atol=1e-12 * np.abs(theirs).max())
 
@@ -302,6 +307,21 @@ def test_python_and_the_compiler_describe_columns_alike(shape, order, interprete
     monkeypatch.setattr(fused, "_kernels", interpreted)
     for ours, theirs in zip(fused.describe(X), compiled, strict=True):
         assert_allclose(ours, theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_python_and_the_compiler_describe_the_same_parts(interpreted, monkeypatch):
+    X, cuts = np.random.default_rng(0).normal(size=(150, 6)), np.array([0, 40, 150])
+
+    def described() -> np.ndarray:
+        parts = fused.Columns(X, cuts)
+        parts.begin()
+        assert not parts.some()
+        return parts.out
+
+    compiled = described()
+    monkeypatch.setattr(fused, "_kernels", interpreted)
+    monkeypatch.setattr(fused, "_parts", lambda: sys.modules["credibly.numerics._fused_parts"])
+    assert_allclose(described(), compiled, rtol=1e-12, atol=1e-14)
 
 
 def test_scores_beyond_the_exponential_give_the_limit_in_python_too(interpreted):

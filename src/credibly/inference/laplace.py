@@ -31,6 +31,7 @@ SAMPLE_STEPS = 30
 STRAIGHTER = 0.2  # how much less curvature changes from sample to sample than along the way from a start far off
 FIRST_PART = 50  # rows for each weight, from which the way to the mode of a sample starts; at least
 FIRST_ROWS = 1000  # so many: fewer take as long;
+WORTH_A_PART = 4  # the sample has so many times more rows, or more;
 PART_GROWTH = 5  # each later part has so many times more rows, of which one Newton step will do
 RANK = 1e-8  # of a weight's curvature that the weights before it must leave to it: rounding is some 1e-14
 HESSIAN_BASE, COLUMNS_PER_PASS = 1.4, 19  # gradients that a Hessian costs, and columns that make it one more;
@@ -220,8 +221,8 @@ def sample_sizes(objective: Objective, n_weights: int) -> list[int]:
 def part_sizes(size: int, objective: Objective, n_weights: int) -> list[int]:
     """How many rows the parts of a sample have through which a search comes near its mode; none if it is small."""
     part = max(FIRST_ROWS, FIRST_PART * n_weights // min(2, objective.contrast.shape[1]))
-    sizes = []
-    while PART_GROWTH * part <= size:
+    sizes: list[int] = []
+    while (2 if sizes else WORTH_A_PART) * part <= size:
         sizes.append(part)
         part *= PART_GROWTH
     return sizes

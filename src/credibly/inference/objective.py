@@ -236,6 +236,12 @@ def _(likelihood: FamilyLikelihood) -> str | None:
     return "poisson" if isinstance(family, Poisson) and isinstance(likelihood.link, Log) else None
 
 
+def stretch(likelihood: AnyLikelihood, x: Array, log_likelihood: float) -> Callable[[float], float] | None:
+    """How much longer a Newton step from x should be than it is, by δ², where that is known."""
+    known = compiled_kind(likelihood) == "logit" and not x.any()
+    return partial(stretch_from_zero, log_likelihood) if known else None
+
+
 def read_in_place(kind: str, rows: Rows) -> bool:
     """Whether a compiled gradient makes no tiles of these rows, so that any number of columns will do."""
     X = rows.X if isinstance(rows, MemoryRows) else None
@@ -316,16 +322,12 @@ class Objective:
         H = self.chain.free_both(np.asarray(hessian)) + (0.0 if self.prior is None else self.prior.curvature(x))
         what = "the observed information" if self.prior is None else "the posterior precision"
         if self.log_concave:
-            return Local(value, grad, PSD.of(H, what), stretch=self._stretch(x, float(log_likelihood)))
+            return Local(value, grad, PSD.of(H, what), stretch=stretch(self.likelihood, x, float(log_likelihood)))
         stand_in = partial(self.stand_in, x)
         try:
             return Local(value, grad, PSD.of(H, what), stand_in=stand_in)
         except NotPositiveDefinite:
             return Local(value, grad, stand_in(), replaced=True)
-
-    def _stretch(self, x: Array, log_likelihood: float) -> Callable[[float], float] | None:
-        known = compiled_kind(self.likelihood) == "logit" and not x.any()
-        return partial(stretch_from_zero, log_likelihood) if known else None
 
     @property
     def log_concave(self) -> bool:

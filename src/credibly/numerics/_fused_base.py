@@ -22,10 +22,10 @@ LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # k�
 ROUNDER = 1.5 * 2.0**52  # x + ROUNDER has x, rounded, in its lowest bits
 LOWEST = -708.396418532264  # log of the smallest normal number
 EXP = tuple(1 / factorial(k) for k in range(14))  # |t| ≤ log(2)/2: the next term is 4e-18
-# artanh(q) / q as a polynomial in q² ≤ 1/9: its Chebyshev series to degree 10, computed with 60 digits; the next term
-# is 1e-18.
+# (artanh(q) / q - 1) / q² as a polynomial in q² ≤ 1/9: of the Chebyshev series of artanh(q) / q to degree 10, computed
+# with 60 digits. The next term is 1e-18.
 ARTANH = (
-    1.0, 0.3333333333333307, 0.20000000000094656, 0.14285714272520955, 0.11111112052466518, 0.09090870008906127,
+    0.3333333333333307, 0.20000000000094656, 0.14285714272520955, 0.11111112052466518, 0.09090870008906127,
     0.07693315371624586, 0.06650081100282697, 0.060558960079100006, 0.041588104702145766, 0.08528287251473514,
 )  # fmt: skip
 ROOT_HALF_BITS = 0x3FE6A09E667F3BCD  # of √½: mantissas are taken from there to √2
@@ -118,12 +118,12 @@ def log_of_quotient(num: float, den: float) -> float:
     q = num / den
     x = q * q
     y = x * x
-    even, odd = ARTANH[10], ARTANH[9]
-    for c in ARTANH[8::-2]:
+    even, odd = ARTANH[8], ARTANH[9]
+    for c in ARTANH[6::-2]:
         even = even * y + c
     for c in ARTANH[7::-2]:
         odd = odd * y + c
-    return 2.0 * q * (even + x * odd)
+    return 2.0 * q + 2.0 * q * x * (even + x * odd)
 
 
 @exact

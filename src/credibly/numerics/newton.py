@@ -230,9 +230,9 @@ def newton(
         expected = _expected_decrement(decrement, last_decrement)
         if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
             arrived = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
-            return Solution(x + direction, arrived, _goal_reached(here, replaced), step + 1, expected)
+            return Solution(x + direction, arrived, _goal_reached(here, replaced), step + 1, expected, bend)
         if step == max_steps:
-            return Solution(x, here, Status.STEP_LIMIT, step + 1, decrement)
+            return Solution(x, here, Status.STEP_LIMIT, step + 1, decrement, bend)
         # What is promised of the last step is learnt from the one before, which is then a Newton step.
         longest = 1.0 if here.stretch is None or decrement < FAR else here.stretch(decrement)
         moved, longer = _damped_step(expand, x, here, direction, decrement, longest), longest - 1
@@ -240,7 +240,7 @@ def newton(
             replaced, direction = True, -here.stand_in().solve(here.grad)
             moved = _damped_step(expand, x, here, direction, float(-here.grad @ direction))
         if moved is None:
-            return Solution(x, here, Status.STALLED, step + 1, decrement)
+            return Solution(x, here, Status.STALLED, step + 1, decrement, bend)
         (x, here), last_decrement = moved, decrement
     raise AssertionError("unreachable: the loop returns")
 
