@@ -62,6 +62,7 @@ class PriorDensity(Protocol):
 MOST_FUSED_COLUMNS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
 MOST_FUSED_WEIGHTS = 2048  # of all classes: a block's information is held for each thread, and added to the others'
 FUSED_NUMBERS = 250_000  # in a block, which the kernel cuts into tiles of its own: a third of a millisecond
+STORED_NUMBERS = 1_000_000  # of rows elsewhere, whose partitions are shared out, not their blocks
 FEWEST_FUSED_ROWS = 2048
 
 
@@ -74,7 +75,8 @@ class Raw(NamedTuple):
     @classmethod
     def of(cls, rows: Rows, frame: Frame) -> "Raw":
         """Rows in blocks that suit the kernel."""
-        return cls(rows.in_blocks(max(FEWEST_FUSED_ROWS, FUSED_NUMBERS // (frame.center.size + 1))), frame)
+        numbers = FUSED_NUMBERS if isinstance(rows, MemoryRows) else STORED_NUMBERS
+        return cls(rows.in_blocks(max(FEWEST_FUSED_ROWS, numbers // (frame.center.size + 1))), frame)
 
 
 class RowSlopes(NamedTuple):
