@@ -11,8 +11,13 @@ STOCHASTIC = ("scikit_learn.sag", "scikit_learn.saga")
 EVERY = (*NEWTONS, *GRADIENTS, "scikit_learn.liblinear", "statsmodels_.ridge")
 FEW = ("scikit_learn.newton-cholesky", "glum_.irls", "scikit_learn.lbfgs")
 PASSES = ("limits.gradient", "limits.hessian")
-WORDS = {"well": "", "ill": ", ill-conditioned", "separable": ", near-separable"}
-SCALES = {"well": 1.0, "ill": 10.0, "separable": 10.0}
+WORDS = {
+    "well": "",
+    "ill": ", ill-conditioned",
+    "separable": ", near-separable",
+    "ill-separable": ", ill-conditioned and near-separable",
+}
+SCALES = {"well": 1.0, "ill": 10.0, "separable": 10.0, "ill-separable": 10.0}
 
 
 def short(n: int) -> str:
@@ -27,7 +32,7 @@ def logistic(n: int, d: int, columns: str, rules: tuple[Rule, ...] = (), *, quic
         title=f"logistic {n:,} × {d}{WORDS[columns]}",
         spec=Spec("logit", n, d, columns, scale=SCALES[columns]),
         ours="ours.logistic",
-        peers=(*NEWTONS, *GRADIENTS) if many else (*EVERY, *(STOCHASTIC if columns == "separable" else ())),
+        peers=(*NEWTONS, *GRADIENTS) if many else (*EVERY, *(STOCHASTIC if "separable" in columns else ())),
         rules=(*rules, Memory()),
         limits=PASSES,
         quick=quick,
@@ -50,6 +55,13 @@ DENSE = [
         100_000,
         30,
         "separable",
+        (Faster(6, (NEWTON,), NEWTON_PEER), Faster(50, (FIRST_ORDER,), GRADIENT_PEER)),
+        quick=True,
+    ),
+    logistic(
+        100_000,
+        30,
+        "ill-separable",
         (Faster(6, (NEWTON,), NEWTON_PEER), Faster(50, (FIRST_ORDER,), GRADIENT_PEER)),
         quick=True,
     ),

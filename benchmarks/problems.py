@@ -5,6 +5,7 @@ are
 - "well": independent, standard normal;
 - "ill": the same turned and stretched, so that the condition number of X is 1,000 (that of the Hessian 10⁶);
 - "separable": like "well", with labels that hardly ever disagree with the sign of the score;
+- "ill-separable": columns of "ill" and labels of "separable", as tables of measurements mostly come;
 - "sparse": CSR, `per_row` ones in a row, common columns and rare ones.
 
 There is no intercept (packages differ in whether they shrink it). The prior is N(0, scale²) on every weight, or none
@@ -53,7 +54,7 @@ def stretch(rng: np.random.Generator, d: int, condition: float = 1e3) -> Array:
 
 
 def dense(rng: np.random.Generator, n: int, d: int, columns: str) -> Array:
-    turn = stretch(rng, d) if columns == "ill" else None
+    turn = stretch(rng, d) if columns in ("ill", "ill-separable") else None
     X = np.empty((n, d))
     for rows in blocks(n):
         block = rng.normal(size=(rows.stop - rows.start, d))
@@ -77,7 +78,7 @@ def scores(rng: np.random.Generator, X: Any, spread: float, n_outputs: int = 1) 
     return np.asarray(F * (spread / F.std(axis=0)))
 
 
-SPREAD = {"well": 1.5, "ill": 1.5, "sparse": 1.5, "separable": 30.0}
+SPREAD = {"well": 1.5, "ill": 1.5, "sparse": 1.5, "separable": 30.0, "ill-separable": 30.0}
 
 
 def labels(rng: np.random.Generator, X: Any, spec: Spec) -> Array:
