@@ -2,6 +2,9 @@
 
 import multiprocessing
 import os
+import signal
+import subprocess
+import sys
 import threading
 from contextlib import ExitStack, suppress
 
@@ -441,13 +444,19 @@ on_linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="proc
 
 
 @pytest.fixture
-def one_helper(monkeypatch):
+def one_helper():
     """A pool of its own, with one thread that has begun, and its number."""
     pool = _Pool(1)
-    pool.submit(lambda: None).result(timeout=60)
+    done_by(pool)
     (number,) = pool._numbers
-    yield pool, number
-    pool._executor.shutdown()
+    return pool, number
+
+
+def done_by(pool: _Pool) -> None:
+    """Some work, which is waited for."""
+    done = threading.Event()
+    pool.submit(done.set)
+    assert done.wait(60)
 
 
 @on_linux
@@ -455,10 +464,23 @@ def one_helper(monkeypatch):
 def test_a_helper_is_kept_off_the_processor_of_whoever_wakes_it(one_helper, monkeypatch):
     (pool, number), allowed = one_helper, os.sched_getaffinity(0)
     for here in sorted(allowed)[:2]:
-        monkeypatch.setattr(threads, "_processor_here", lambda here=here: lambda: here)
-        pool.submit(lambda: None).result(timeout=60)
+        monkeypatch.setattr(threads, "_processor_here", lambda here=here: here)
+        done_by(pool)
         assert os.sched_getaffinity(number) == allowed - {here}
         assert os.sched_getaffinity(0) == allowed  # the caller goes where it likes
+
+
+@on_linux
+def test_a_thread_knows_its_processor():
+    allowed, found = os.sched_getaffinity(0), []
+
+    def look() -> None:
+        for processor in allowed:
+            os.sched_setaffinity(0, {processor})  # of this thread
+            found.append(threads._processor_here())
+
+    in_threads(lambda i: look(), 1)
+    assert found == list(allowed)
 
 
 @on_linux
@@ -466,25 +488,77 @@ def test_where_there_is_one_processor_everybody_uses_it(one_helper, monkeypatch)
     pool, number = one_helper
     before = os.sched_getaffinity(number)
     monkeypatch.setattr(os, "sched_getaffinity", lambda who: {0})
-    monkeypatch.setattr(threads, "_processor_here", lambda: lambda: 0)
-    assert pool.submit(lambda: None).result(timeout=60) is None
+    monkeypatch.setattr(threads, "_processor_here", lambda: 0)
+    done_by(pool)
     monkeypatch.undo()
     assert os.sched_getaffinity(number) == before
 
 
 @on_linux
 def test_where_processors_may_not_be_chosen_work_is_done_all_the_same(one_helper, monkeypatch):
-    pool, _ = one_helper
-
     def forbidden(who: int, processors: set[int]) -> None:
         raise PermissionError
 
     monkeypatch.setattr(os, "sched_setaffinity", forbidden)
-    monkeypatch.setattr(threads, "_processor_here", lambda: lambda: -1)
-    assert pool.submit(lambda: None).result(timeout=60) is None
+    monkeypatch.setattr(threads, "_processor_here", lambda: -1)
+    done_by(one_helper[0])
 
 
-def test_where_nobody_can_tell_the_processor_work_is_done_all_the_same(one_helper, monkeypatch):
-    pool, _ = one_helper
-    monkeypatch.setattr(threads, "_processor_here", lambda: None)
-    assert pool.submit(lambda: None).result(timeout=60) is None
+def test_where_nobody_can_tell_the_processor_work_is_done_all_the_same(one_helper, monkeypatch, tmp_path):
+    monkeypatch.setattr(threads, "THREAD", tmp_path / "none")
+    assert threads._processor_here() is None
+    done_by(one_helper[0])
+
+
+# --- Ctrl-C ---------------------------------------------------------------------------------------
+
+INTERRUPTED = """
+import random, signal
+from credibly.data import threads
+
+class Work:
+    count, gone = 40, 0
+    def __init__(self): self.begun, self.done = 0, []
+    def some(self):
+        mine, self.begun = self.begun, self.begun + 1
+        if mine < self.count:
+            self.done.append(mine)
+        return mine < self.count
+    def attend(self):
+        while self.some():
+            pass
+        self.gone += 1
+    def ended(self): return len(self.done) >= self.count
+    def stop(self): self.begun = self.count
+
+random.seed(0)
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+hit = 0
+for trial in range(4000):
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4))
+            for _ in range(20):
+                threads.Helpers(Work(), 2).finish()
+                list(threads.in_order(lambda i: i, range(8), 2))
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        hit += 1
+import threading
+alive = threading.Event()
+threads._pool(1).submit(alive.set)
+assert alive.wait(60), "the thread of the pool is gone"
+assert hit > 1000, hit
+print("well")
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
+def test_interruptions_at_any_moment_leave_the_pool_alive_and_the_process_able_to_end():
+    """A lock of a Future that was left held kept one in some hundred processes from ending."""
+    ended = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ended.stdout == "well\n", ended.stderr
+    assert ended.returncode == 0

@@ -2,6 +2,7 @@
 
 import signal
 import threading
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from credibly.errors import (
 )
 from credibly.estimators import linear_classifier
 from credibly.inference import objective
+from credibly.numerics import fused
 
 BOTH = pytest.mark.parametrize("model", [BayesianLogisticRegression, BayesianProbitRegression])
 NAMES = ["age", "dose", "bmi"]
@@ -391,3 +393,29 @@ def test_a_cell_whose_square_is_infinite_is_refused_in_prediction_too(form):
     for method in (model.predict, model.predict_proba, model.predict_interval, model.predict_latent):
         with pytest.raises(InputError, match="beyond 1e100 in column 'x1'"):
             method(form(X))
+
+
+def test_numbers_too_large_to_be_squared_are_refused_in_large_tables_too():
+    """There threads describe the columns; whatever overflows, the error comes and no warning."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60_000, 5)), rng.integers(0, 2, 60_000)
+    fused.load(fused.COLUMNS)
+    X[:, 2] *= 1e160
+    with pytest.raises(InputError, match="beyond 1e100"):
+        BayesianLogisticRegression(prior=Normal(scale=1.0)).fit(X, y)
+
+
+def test_one_row_that_weighs_more_than_all_others_together_is_no_arithmetic_error():
+    """Squares of squared distances are infinite on the way."""
+    rng = np.random.default_rng(0)
+    X, weight = rng.normal(size=(30_000, 10)), np.ones(30_000)
+    y = (X[:, 0] + rng.logistic(size=len(X)) > 0).astype(int)
+    for heavy in (1e80, 1e100):
+        weight[3] = heavy
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            try:
+                model = BayesianLogisticRegression(prior=Normal(scale=1.0)).fit(X, y, sample_weight=weight)
+            except InputError:
+                continue  # the prior is lost beside that row, which is said
+        assert model.predict_proba(X[3:4])[0, y[3]] > 0.9

@@ -337,7 +337,7 @@ def test_thresholds_must_be_the_same():
 def test_a_search_that_ended_early_is_noticed():
     rng = np.random.default_rng(1)
     X = rng.normal(size=(300, 2))
-    y = (5 * X[:, 0] + rng.logistic(size=300) > 0).astype(int)  # so steep that one Newton step falls short
+    y = (20 * X[:, 0] + rng.logistic(size=300) > 0).astype(int)  # so steep that one Newton step falls short
     with pytest.warns(ConvergenceWarning):
         full = fit(BayesianLogisticRegression, X, y, max_iter=1)
     with pytest.raises(InputError, match="not at its maximum"):

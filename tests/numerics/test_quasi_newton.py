@@ -1,5 +1,7 @@
 """Newton with few Hessians: the metric, which passes are asked for, and that the answer is Newton's."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -273,3 +275,19 @@ def test_a_minimum_without_curvature_is_left_to_damped_newton():
     assert_allclose(values[:MOST_PASSES], [(6 * (6 / 7) ** k) ** 8 for k in range(MOST_PASSES)], rtol=1e-12)
     assert solution.steps == steps[-1] + 1 > MOST_PASSES
     assert solution.decrement <= rounding(0.0)  # as far as the value shows, this is the minimum
+
+
+@pytest.mark.parametrize(
+    ("needed", "first", "rate", "expected"),
+    [
+        (1e-3, 1e-4, 0.5, 1.0),
+        (1e-3, 1e-1, 0.1, 3.0),
+        (0.0, 1.0, 0.5, math.inf),
+        (1e-300, 1e300, 1e-100, 7.0),  # the quotient of the first two is no number
+        (1e-3, math.inf, 0.5, math.inf),
+        (1e-3, 1.0, 1.0, math.inf),
+        (1e-3, 1.0, 0.0, 2.0),
+    ],
+)
+def test_passes_are_counted_for_numbers_of_any_size(needed, first, rate, expected):
+    assert_allclose(_passes_until(needed, first, rate), expected, rtol=1e-12)

@@ -60,11 +60,11 @@ def describe(rows: Rows) -> Columns:
     numbers = rows.X.size if isinstance(rows, MemoryRows) and not is_sparse(rows.X) else 0
     numbers = rows.n_rows * len(rows.names) if isinstance(rows, Stored) else numbers
     compiled = fused.pays(fused.COLUMNS, numbers)
-    if compiled and (found := _described_in_parts(rows)) is not None:
-        return found
     if compiled and isinstance(rows, MemoryRows) and rows.block_rows is None:
         rows = rows.in_blocks(max(FEWEST_ROWS, COMPILED_NUMBERS // max(1, rows.X.shape[1])))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
+        if compiled and (found := _described_in_parts(rows)) is not None:
+            return found
         return rows.sum(partial(describe_block, compiled=compiled), merge_columns)
 
 

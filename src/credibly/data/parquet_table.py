@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import sha256
 from typing import Any, NamedTuple, TypeVar
 
@@ -28,6 +27,7 @@ from credibly.data.source import Block, Change, Code, Start, block_cuts, changed
 from credibly.data.threads import default_threads, single_threaded_blas
 from credibly.errors import DataWarning, InputError, TableError
 from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.caching import cached_property
 
 BATCH_NUMBERS = 12_000_000  # numbers that each thread decodes at a time: 96 megabytes; fewer cost pyarrow more time
 

@@ -10,7 +10,7 @@ the table's shape and the parts are added in order.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from scipy.sparse import csr_array
 from credibly.data.threads import default_threads, in_order, single_threaded_blas
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import DesignMatrix, is_sparse
 
 CACHED_NUMBERS = 64_000  # numbers in a block: half a megabyte, which fits the second-level cache

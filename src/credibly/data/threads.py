@@ -4,13 +4,13 @@ NumPy releases the interpreter lock, so element-wise work and products scale ove
 their cache. BLAS's own threads split every small product instead, and collapse when another process is busy.
 """
 
-import ctypes
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
+from queue import SimpleQueue
 from time import sleep
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -142,13 +142,18 @@ def default_threads() -> int:
     return single_threaded_blas.allowed
 
 
-@cache
-def _processor_here() -> Callable[[], int] | None:
-    """What tells on which processor the calling thread runs, where others can be kept off it: on Linux."""
+THREAD = Path("/proc/thread-self/stat")  # on Linux; what it says of the thread that reads it
+PROCESSOR = 36  # where the processor stands among the fields after the name
+
+
+def _processor_here() -> int | None:
+    """On which processor the calling thread runs, where others can be kept off it."""
     if not hasattr(os, "sched_setaffinity"):
         return None
-    ask: Callable[[], int] | None = getattr(ctypes.CDLL(None), "sched_getcpu", None)
-    return ask
+    try:
+        return int(THREAD.read_bytes().rpartition(b")")[2].split()[PROCESSOR])
+    except OSError:  # a sandbox without /proc
+        return None
 
 
 class _Pool:
@@ -157,26 +162,35 @@ class _Pool:
     Before they are woken they are kept off the processor of whoever wakes them. Linux likes to put them there, above
     all in virtual machines, where an idle processor looks like one that the host has taken away; the two then share
     one for some milliseconds.
+
+    Not those of `concurrent.futures`: Ctrl-C at a wrong moment leaves a lock of a Future held for good, and with it a
+    thread, for which the interpreter then waits at its end. A `SimpleQueue` has none.
     """
 
     def __init__(self, threads: int) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="credibly", initializer=self._sign_in)
+        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._to_start = list(range(threads))
         self._numbers: list[int] = []  # of the threads, as the system knows them
         self._allowed: set[int] = set()  # processors that all of them were last told to use
         self._told = 0  # how many were
 
-    def submit(self, work: Callable[[], None]) -> "Future[None]":
-        """Have some work done by one of the threads."""
+    def submit(self, work: Callable[[], None]) -> None:
+        """Have some work, which raises nothing, done by one of the threads."""
+        while self._to_start:
+            self._to_start.pop()
+            threading.Thread(target=self._serve, name="credibly", daemon=True).start()
         self._make_way()
-        return self._executor.submit(work)
+        self._work.put(work)
 
-    def _sign_in(self) -> None:
+    def _serve(self) -> None:
         self._numbers.append(threading.get_native_id())
+        while True:
+            self._work.get()()
 
     def _make_way(self) -> None:
         """Keep the threads off the processor of the caller, if it may use another."""
         here = _processor_here()
-        others = os.sched_getaffinity(0) - {here()} if here is not None else set()
+        others = set() if here is None else os.sched_getaffinity(0) - {here}
         if not others or (others == self._allowed and self._told == len(self._numbers)):
             return
         self._allowed, self._told = others, len(self._numbers)
@@ -234,15 +248,16 @@ class _Crew(Generic[Item, Result]):
     def __init__(self, work: Callable[[Item], Result], items: Sequence[Item], ahead: int) -> None:
         self._work, self._items, self._ahead = work, items, ahead
         self._begun = self._handed = 0  # items taken up, results handed out
-        self._outcomes: dict[int, _Outcome] = {}
-        self._helpers: set[Future[None]] = set()
-        self._changed = threading.Condition()
+        self._outcomes: dict[int, _Outcome] = {}  # the caller's
+        self._by_helpers: SimpleQueue[tuple[int, _Outcome]] = SimpleQueue()
+        self._came = self._gone = 0  # helpers
+        self._lock = threading.Lock()  # not a Condition, whose own functions Ctrl-C may leave half done
 
     def ask_for_help(self, wanted: int, pool: int) -> None:
         """Have so many helpers at work, if there is anything left to begin; they leave where too much is waiting."""
-        self._helpers = {helper for helper in self._helpers if not helper.done()}
-        if self._begun < len(self._items):
-            self._helpers |= {_pool(pool).submit(self._help) for _ in range(wanted - len(self._helpers))}
+        while self._begun < len(self._items) and self._came - self._gone < wanted:
+            self._came += 1
+            _pool(pool).submit(self._help)
 
     def next_result(self) -> Result:
         """The result of the first item that was not handed out; until it is there, later ones are computed."""
@@ -250,12 +265,12 @@ class _Crew(Generic[Item, Result]):
         while index not in self._outcomes:
             mine = self._taken()
             if mine is not None:
-                self._compute(mine, Exception)  # Ctrl-C is not kept for later
-                continue
-            with self._changed:
-                self._changed.wait_for(lambda: index in self._outcomes)
-        with self._changed:
-            outcome = self._outcomes.pop(index)
+                self._outcomes[mine] = self._computed(mine, Exception)  # Ctrl-C is not kept for later
+            if mine is None or not self._by_helpers.empty():
+                number, outcome = self._by_helpers.get()
+                self._outcomes[number] = outcome
+        outcome = self._outcomes.pop(index)
+        with self._lock:
             self._handed += 1
         if outcome.error is not None:
             raise outcome.error
@@ -264,31 +279,28 @@ class _Crew(Generic[Item, Result]):
 
     def stop(self) -> None:
         """Begin nothing more."""
-        with self._changed:
+        with self._lock:
             self._begun = len(self._items)
-        for helper in self._helpers:
-            helper.cancel()
 
     def _help(self) -> None:
         while (index := self._taken()) is not None:
-            self._compute(index, BaseException)
+            self._by_helpers.put((index, self._computed(index, BaseException)))
+        with self._lock:
+            self._gone += 1
 
     def _taken(self) -> int | None:
         """The next item that nobody has begun; None if there is none, or too many results are waiting."""
-        with self._changed:
+        with self._lock:
             if self._begun >= min(len(self._items), self._handed + self._ahead):
                 return None
             self._begun += 1
             return self._begun - 1
 
-    def _compute(self, index: int, kept: type[BaseException]) -> None:
+    def _computed(self, index: int, kept: type[BaseException]) -> _Outcome:
         try:
-            outcome = _Outcome(self._work(self._items[index]), None)
+            return _Outcome(self._work(self._items[index]), None)
         except kept as error:  # handed on in its turn
-            outcome = _Outcome(None, error)
-        with self._changed:
-            self._outcomes[index] = outcome
-            self._changed.notify_all()
+            return _Outcome(None, error)
 
 
 class Shared(Protocol):
@@ -324,25 +336,28 @@ class Helpers:
     def __init__(self, work: Shared, threads: int) -> None:
         self._work, self._wanted, self._threads = work, min(threads, work.count) - 1, threads
         self._came = 0  # or are on their way
-        self._here: list[Future[None]] = []
+        self._errors: list[BaseException] = []
 
     def finish(self) -> None:
         """All parts of a pass that was begun, done by the caller and whoever helps."""
         work = self._work
-        missing = self._wanted - (self._came - work.gone)
-        if missing > 0:
-            self._came += missing
-            self._here = [helper for helper in self._here if not helper.done()]
-            self._here += [_pool(self._threads - 1).submit(work.attend) for _ in range(missing)]
         try:
+            while self._came - work.gone < self._wanted:
+                self._came += 1
+                _pool(self._threads - 1).submit(self._help)
             while work.some():
                 pass
             while not work.ended():
-                for helper in self._here:
-                    if helper.done():
-                        helper.result()  # or the error that kept it from ending
+                if self._errors:
+                    raise self._errors.pop()
                 sleep(A_MOMENT)
         except BaseException:  # Ctrl-C, too: do not begin what nobody will read
             work.stop()
             self._came = 0
             raise
+
+    def _help(self) -> None:
+        try:
+            self._work.attend()
+        except BaseException as error:  # told to the caller
+            self._errors.append(error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from credibly.inference.one_vs_rest import OneVsRestGaussian
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.special import log_sum_exp
 from credibly.numerics.weighted_draws import WeightedDraws, weighted_mean
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from credibly.inference.targets import NoiseTarget, WeightTarget
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.weighted_draws import WeightedDraws
 from credibly.predictive import Predictive, drawn_log_proba
 

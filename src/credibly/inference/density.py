@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from credibly.inference.free_density import Target, agrees_with_complex, check_g
 from credibly.inference.mode_search import Search, axes, find_modes
 from credibly.inference.posterior import Gaussian
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.special import log_sum_exp
 from credibly.numerics.transforms import Box
 

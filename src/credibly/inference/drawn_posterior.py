@@ -1,7 +1,6 @@
 """A posterior held as weighted draws: what is left when a Gaussian is not good enough."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from credibly.inference.frame import Frame
 from credibly.inference.posterior import DataUnits, Gaussian, Scores, WeightPosterior, normal_quantile
 from credibly.inference.targets import Target
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.weighted_draws import WeightedDraws, weighted_mean, weighted_quantiles
 

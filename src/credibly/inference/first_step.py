@@ -32,4 +32,6 @@ def stretch_from_zero(log_likelihood: float, decrement: float) -> float:
     2.0
     """
     rows = -log_likelihood / math.log(2)
+    if not rows > 0:  # offsets that fit every label leave nothing to be said
+        return 1.0
     return 1 / math.sqrt(max(1 - math.pi / 2 * decrement / rows, LONGEST**-2))

@@ -1,7 +1,6 @@
 """The posterior of a function: latents at the training rows, and from them at any other."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from credibly.inference.one_vs_rest import OneVsRestGaussian
 from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import semidefinite_root
 
 LOST = 1e-13  # posterior variance, relative to the prior one, that is nothing but rounding

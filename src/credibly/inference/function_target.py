@@ -12,7 +12,6 @@ I + SᵀWS and mean Sᵀa. Several classes stand side by side.
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -27,6 +26,7 @@ from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import Categorical
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, semidefinite_root, weighted_gram
 from credibly.numerics.special import log_softmax
 

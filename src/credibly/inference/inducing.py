@@ -23,7 +23,6 @@ References: Snelson & Ghahramani 2006; Naish-Guzman & Holden 2007 (FITC for clas
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +32,7 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference.inducing_points import independent_points
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, scratch, weighted_gram
 from credibly.numerics.substitution import Substitution
 

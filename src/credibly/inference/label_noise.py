@@ -13,7 +13,7 @@ The search runs over (x, θ); with Beta(a, b) beliefs about 2ε the log density 
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from credibly.inference.objective import Objective, information, row_slopes, sco
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Local, Solution, Status, newton
 from credibly.numerics.quadrature import gauss_hermite

@@ -12,7 +12,7 @@ f     scores ZWᵀ                                                      (n,) or 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial, singledispatch
+from functools import partial, singledispatch
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ from credibly.model.likelihoods.links import Log
 from credibly.model.likelihoods.proportions import Bernoulli
 from credibly.numerics import fused
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, softmax_information, weighted_gram
 from credibly.numerics.newton import Local
 

@@ -12,7 +12,7 @@ t     coordinates on the plane u = origin + N t                          (P - 1,
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from scipy.optimize import brentq
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.objective import Contrast, Objective
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Expand, Local, Solution, Status, newton
 

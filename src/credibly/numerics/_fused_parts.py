@@ -15,6 +15,7 @@ from credibly.numerics._fused_vectors import WORD
 from credibly.numerics.arrays import Array, Codes
 
 BEGUN, DONE, ASKED, GONE = 0, 8, 16, 24  # places of counters, a line of memory apart: they do not wait for each other
+COUNTERS = 32  # room for them
 SCORES, SUMS = 0, 1  # what can be asked for
 PAUSES = {"x86_64": "llvm.x86.sse2.pause", "AMD64": "llvm.x86.sse2.pause"}  # processors that can be told to wait
 

@@ -22,11 +22,11 @@ The update of Davidon, Fletcher & Powell, for several directions at once (Noceda
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD
 
 

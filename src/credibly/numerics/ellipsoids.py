@@ -15,12 +15,12 @@ observed, L_mo L_oo⁻¹ predicts the rest from it, and L_mm is the factor of wh
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.caching import cached_property
 from credibly.numerics.grouped import patterns
 from credibly.numerics.linalg import PSD, scratch, stacked_factors, stacked_half_solve
 

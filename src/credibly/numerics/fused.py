@@ -24,7 +24,6 @@ COLUMNS = "columns"
 
 FEWEST_ACROSS = 4  # columns that make a vector: fewer are described one by one
 
-COUNTERS = 32  # room for those of `_fused_parts`
 FOR_EVER = 2**62
 AT_ONCE = 16  # parts done without the interpreter: some ten milliseconds, after which Ctrl-C is heard
 ROUNDS = 10_000  # of asking whether there is more to do, or others are done: a quarter of a millisecond
@@ -214,8 +213,8 @@ class Parts(ABC):
         self._make_room()
 
     def _make_room(self) -> None:
-        self._turn = np.zeros(COUNTERS, dtype=np.int64)
-        self._turn[0] = self.count  # all begun
+        self._turn = np.zeros(_parts().COUNTERS, dtype=np.int64)
+        self._turn[_parts().BEGUN] = self.count  # all
         self._take_up, self.out = self._work()
 
     @abstractmethod
@@ -229,7 +228,7 @@ class Parts(ABC):
     def some(self) -> bool:
         """Do some parts that nobody has begun; whether there may be more."""
         self._take_up((AT_ONCE, 1), self.out)
-        return bool(self._turn[0] < self.count)
+        return bool(self._turn[_parts().BEGUN] < self.count)
 
     def attend(self) -> None:
         """Do parts that nobody has begun, of this pass and of those that follow soon."""
@@ -247,7 +246,7 @@ class Parts(ABC):
 
     def stop(self) -> None:
         """Begin nothing more; whoever is still at work on a part does no harm to later passes."""
-        self._turn[0] = self.count
+        self._turn[_parts().BEGUN] = self.count
         self._make_room()
 
 

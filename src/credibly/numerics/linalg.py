@@ -15,7 +15,6 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -24,6 +23,7 @@ from scipy.sparse import csr_array, sparray, spmatrix
 
 from credibly.errors import NotPositiveDefinite
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 
 MIRRORED = 256  # rows of a triangle mirrored at a time, so that both sides stay in the cache
 LARGEST_SCRATCH = 1_000_000  # numbers kept by a thread

@@ -19,7 +19,6 @@ R = I - S L⁻ᵀ(I + L)⁻¹Sᵀ is a root of the matrix in brackets, R Rᵀ = 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array
@@ -28,6 +27,7 @@ from credibly.errors import InputError
 from credibly.numerics.anchors import Anchors
 from credibly.numerics.arrays import Array
 from credibly.numerics.arrow import Arrow
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, Definite, DesignMatrix
 
 LARGEST_FULL = 5_000  # weights: up to here a matrix of all pairs of them is formed (200 MB)

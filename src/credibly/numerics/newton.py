@@ -23,6 +23,7 @@ from credibly.numerics.linalg import PSD
 
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
 HESSIAN_CHANGE = 3e-9  # relative, over the last step: what a Hessian may lag behind the point it is returned for
+MARGIN = 10  # of what is promised of a point that was not looked at
 FAR = 1.0  # squared decrement from which on nothing is known of the next one
 NEARLY_THERE = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
@@ -223,12 +224,13 @@ def newton(
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
-        if 0 < last_decrement**2 < np.inf:  # a step that was stretched leaves less than the Newton step would have
+        if 0 < last_decrement * last_decrement < np.inf:  # a stretched step leaves less than the Newton step would have
             bend = max(decrement, longer**2 * last_decrement) / last_decrement**2
         if decrement <= tol or at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact):
             return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, bend)
         expected = _expected_decrement(decrement, last_decrement)
-        if not (confirm or here.replaced) and 10 * expected <= tol and expected <= HESSIAN_CHANGE**2 * decrement:
+        hessian_there = MARGIN**2 * expected <= HESSIAN_CHANGE**2 * decrement
+        if not (confirm or here.replaced) and MARGIN * expected <= tol and hessian_there:
             arrived = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
             return Solution(x + direction, arrived, _goal_reached(here, replaced), step + 1, expected, bend)
         if step == max_steps:

@@ -27,6 +27,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import (
     HESSIAN_CHANGE,
+    MARGIN,
     Expand,
     Local,
     Report,
@@ -41,7 +42,6 @@ MOST_PASSES = 30  # in all, before plain Newton takes over
 FALLING = 0.25  # by which δ² must fall in a step, or the metric is of no use
 FIRST_RATE = 0.05  # by which δ² falls in the first step, as a guess: the Hessian of a sample is a tenth or two off
 CHEAP = 1.25  # cost of a Hessian in gradients, up to which it is asked for every time
-MARGIN = 10.0  # for predictions made from what was seen so far
 SLOWER = 2.0  # κ²δ² times that is by how much δ² falls in steps with the Hessian of a point δ² away
 
 
@@ -169,7 +169,7 @@ class _Search:
             decrement = float(-here.gradient @ step)
             if here.local is not None:
                 self.report(self.expanded - 1, here.local.value, decrement)
-            if 0 < self.last**2 < np.inf:
+            if 0 < self.last * self.last < np.inf:
                 self._learn_bend(decrement / self.last**2, seen)
             if here.local is not None and (ended := self._ended(here.x, here.local, step, decrement)) is not None:
                 return ended
@@ -218,7 +218,7 @@ class _Search:
         """The solution, if this point or the Newton step from it is one."""
         if decrement <= self.tol or at_rounding_floor(local.value, decrement, self.last, exact=local.exact):
             return Solution(x, local, Status.CONVERGED, self.expanded, decrement, self.bend)
-        expected = self.bend * decrement**2
+        expected = self.bend * decrement * decrement  # a power would raise an error where this is infinite
         if MARGIN * expected <= self.tol and expected <= HESSIAN_CHANGE**2 * decrement:
             arrived = Local(local.value - decrement / 2, np.zeros_like(x), local.hessian)
             return Solution(x + step, arrived, Status.CONVERGED, self.expanded, expected, self.bend)
@@ -230,7 +230,7 @@ class _Search:
             return True
         bend = min(self.bend, self.likely_bend)
         rate = decrement / self.last if math.isfinite(self.last) else self.start.rate
-        expected = bend * decrement**2 if exact else rate * decrement
+        expected = bend * decrement * decrement if exact else rate * decrement
         needed = self._needed(bend)
         if expected <= needed:
             return True
@@ -247,7 +247,7 @@ class _Search:
         costs = []
         for before in range(math.ceil(min(to_the_end, MOST_PASSES))):  # gradients that come first
             left = expected * rate**before  # δ² at the Hessian
-            after = _passes_until(needed, bend * left**2, SLOWER * bend * left)
+            after = _passes_until(needed, bend * left * left, SLOWER * bend * left)
             costs.append(before + after + self.passes.hessian_cost)
         return costs[0] <= min(*costs, to_the_end)
 
@@ -266,4 +266,4 @@ def _passes_until(needed: float, first: float, rate: float) -> float:
         return 1.0
     if rate >= 1 or needed <= 0:
         return math.inf
-    return 1 + math.log(needed / first) / math.log(rate) if rate > 0 else 2.0
+    return 1 + (math.log(needed) - math.log(first)) / math.log(rate) if rate > 0 else 2.0

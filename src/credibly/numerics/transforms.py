@@ -11,12 +11,12 @@ J       Π |dz_j / du_j|                                         scalar
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 
 
 class Slopes(NamedTuple):

@@ -10,7 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
@@ -18,6 +18,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from credibly.errors import ModelFileError
+from credibly.numerics.caching import cached_property
 from credibly.persistence.refusals import Unsavable
 from credibly.persistence.table import CLASSES, FIXED
 

@@ -12,7 +12,6 @@ m, κ  mean of a class's centre and its strength                        (K, d), 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -24,6 +23,7 @@ from credibly.model.class_conditionals.gaussian import Moments
 from credibly.model.class_conditionals.statistics import Statistics, less, refuse_impossible, refuse_too_many
 from credibly.model.class_conditionals.student import student_estimates
 from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.caching import cached_property
 from credibly.numerics.ellipsoids import Ellipsoids
 from credibly.numerics.grouped import REMOVAL_ROUNDING, Together, apart, dense, removal_rounding, taken, together
 from credibly.numerics.linalg import PSD, DesignMatrix

@@ -20,7 +20,6 @@ The derivatives of L take one of three ways:
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -33,6 +32,7 @@ from credibly.model.likelihoods.links import Identity, Link, Mask, silent, times
 from credibly.model.likelihoods.proportions import Proportions
 from credibly.numerics.arrays import Array
 from credibly.numerics.averages import Tilted
+from credibly.numerics.caching import cached_property
 
 ZERO, ONE = np.array(0.0), np.array(1.0)
 OUTSIDE = Expansion(np.array(-np.inf), np.array(np.nan), np.array(np.nan))
