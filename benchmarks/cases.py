@@ -128,7 +128,7 @@ SPARSE = Case(
     rules=(Faster(1), Memory()),
     limits=PASSES[:1],
     quick=True,
-    quick_peers=("scikit_learn.lbfgs", "scikit_learn.liblinear"),
+    quick_peers=("scikit_learn.newton-cg",),
 )
 
 
