@@ -510,6 +510,18 @@ def test_where_nobody_can_tell_the_processor_work_is_done_all_the_same(one_helpe
     done_by(one_helper[0])
 
 
+def test_a_pool_has_so_many_threads_however_many_ask_at_once():
+    pool, asked = _Pool(3), threading.Barrier(8)
+
+    def ask(i: int) -> None:
+        asked.wait(30)
+        for _ in range(20):
+            done_by(pool)
+
+    in_threads(ask, 8)
+    assert len(set(pool._numbers)) == len(pool._numbers) == 3
+
+
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
 INTERRUPTED = """

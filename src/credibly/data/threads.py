@@ -169,16 +169,17 @@ class _Pool:
 
     def __init__(self, threads: int) -> None:
         self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._to_start = list(range(threads))
+        self._to_start, self._starting = threads, threading.Lock()
         self._numbers: list[int] = []  # of the threads, as the system knows them
         self._allowed: set[int] = set()  # processors that all of them were last told to use
         self._told = 0  # how many were
 
     def submit(self, work: Callable[[], None]) -> None:
         """Have some work, which raises nothing, done by one of the threads."""
-        while self._to_start:
-            self._to_start.pop()
-            threading.Thread(target=self._serve, name="credibly", daemon=True).start()
+        with self._starting:
+            while self._to_start:
+                self._to_start -= 1
+                threading.Thread(target=self._serve, name="credibly", daemon=True).start()
         self._make_way()
         self._work.put(work)
 
