@@ -464,13 +464,14 @@ def test_passes_do_not_depend_on_who_takes_up_their_parts(pause, monkeypatch):
 def test_a_helper_stays_for_the_next_pass_and_goes_when_none_comes():
     p = problem("logit", 4000, 5)
     table = fused.Table("logit", p.rows, p.frame, np.arange(0, 4001, 1000), p.W.shape)
-    table.rounds = 4_000_000  # some hundredth of a second at least
+    fused.load("logit")
+    table.rounds = 40_000_000  # a tenth of a second at least, mostly a whole one
     with ThreadPoolExecutor(1) as pool:
         helper = pool.submit(table.attend)
         for _ in range(3):  # nobody else does any part
             table.ask_gradient(p.W)
             while not table.ended():
-                pass
+                assert not helper.done()
             assert table.gone == 0
         helper.result(timeout=60)
     assert table.gone == 1

@@ -113,13 +113,20 @@ def load(*kinds: str) -> None:
         if kind == COLUMNS:
             describe(np.ones((2, 4)))
             describe(np.ones((2, 4), order="F"))
-            Columns(np.ones((2, 4)), np.array([0, 2])).some()
+            _walk(Columns(np.ones((2, 4)), np.array([0, 2])))
             continue
         rows, frame = _Row(np.ones((1, 1)), np.ones(1), None, None), _Unit(np.zeros(1), np.ones(1), False)
         W = np.zeros((2 if kind == SOFTMAX else 1, 1))
         for call in (sums, gradient):
             call(kind, rows, frame, W)
-        Table(kind, rows, frame, np.array([0, 1]), W.shape).some()
+        _walk(Table(kind, rows, frame, np.array([0, 1]), W.shape))
+
+
+def _walk(parts: "Parts") -> None:
+    """A pass from beginning to end."""
+    parts.begin()
+    while parts.some() or not parts.ended():
+        pass
 
 
 # --- The sums -------------------------------------------------------------------------------------
