@@ -173,7 +173,7 @@ separable classes cost it 19 to 33, however nearly, as long as columns are indep
 priors of scale 1 to 1,000,000): fifty times as fast would be less than one Hessian pass. Columns that are not
 independent cost it a thousand. Two threads are as fast as memory lets them be, which they share with the neighbours of
 a virtual machine: at 100,000 × 30 the same fit took between 9.3 and 13.1 ms in runs within two hours,
-and was 3.4 to 4.1 times as fast as `lbfgs`. Here all fits follow
+and was 3.4 to 4.0 times as fast as `lbfgs`. Here all fits follow
 one another; in the comparison only short ones do, five in a row.
 """
 
