@@ -505,8 +505,12 @@ def test_where_processors_may_not_be_chosen_work_is_done_all_the_same(one_helper
 
 
 def test_where_nobody_can_tell_the_processor_work_is_done_all_the_same(one_helper, monkeypatch, tmp_path):
-    monkeypatch.setattr(threads, "THREAD", tmp_path / "none")
-    assert threads._processor_here() is None
+    for odd in (None, b"", b"1 (python) R 1", b"1 (python) " + 40 * b"x "):
+        path = tmp_path / "stat"
+        if odd is not None:
+            path.write_bytes(odd)
+        monkeypatch.setattr(threads, "THREAD", path)
+        assert threads._processor_here() is None
     done_by(one_helper[0])
 
 

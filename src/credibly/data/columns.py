@@ -83,7 +83,7 @@ def _described_in_parts(rows: Rows) -> Columns | None:
     mean, scatter, low, high = parts.out.swapaxes(0, 1)
     if not np.isfinite(mean).all():  # the extremes have passed over what is not
         return None
-    weight = np.diff(parts.cuts)[:, None]
+    weight = np.diff(parts.cuts)[:, None]  # what `merge_columns` does for two, for all at once
     centre = mean[0] + (weight * (mean - mean[0])).sum(axis=0) / n
     spread = scatter.sum(axis=0) + (weight * (mean - centre) ** 2).sum(axis=0)
     return Columns(float(n), centre, spread, low.min(axis=0), high.max(axis=0))

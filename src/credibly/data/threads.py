@@ -152,7 +152,7 @@ def _processor_here() -> int | None:
         return None
     try:
         return int(THREAD.read_bytes().rpartition(b")")[2].split()[PROCESSOR])
-    except OSError:  # a sandbox without /proc
+    except (OSError, ValueError, IndexError):  # a sandbox without /proc, or with one of its own
         return None
 
 
