@@ -1,6 +1,12 @@
 """What several tests need. Import it as ``from helpers import SHARED, needs_shared``."""
 
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +16,7 @@ import sklearn
 from scipy.stats import norm
 from sklearn.utils.fixes import parse_version
 
+from credibly.data.ahead import Crew
 from credibly.model.likelihoods import Likelihood, Slopes
 
 REPOSITORY = Path(__file__).parents[1]
@@ -31,6 +38,54 @@ def load_by_path(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def pass_threads(patience: float = 10.0) -> int:
+    """Threads of passes over files; one that has done all its work gets so many seconds to be gone."""
+    until = time.monotonic() + patience
+    while (found := _serving()) and time.monotonic() < until:
+        time.sleep(0.001)
+    return found
+
+
+def _serving() -> int:
+    """Threads whose first function is that of a crew."""
+    first = list(sys._current_frames().values())
+    while any(frame.f_back for frame in first):
+        first = [frame.f_back or frame for frame in first]
+    return sum(frame.f_code is Crew._serve.__code__ for frame in first)
+
+
+def ended(script: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own, which is to say that all is well, and to end."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout == "well\n", done.stderr
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def interrupted(work: Callable[[], None], trials: int, longest: float) -> int:
+    """Do some work over and over, so many times until Ctrl-C comes at a random moment; how often it was heard."""
+    moments, heard = np.random.default_rng(0).uniform(1e-6, longest, trials).tolist(), 0
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for moment in moments:
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, moment)
+                for _ in range(20):
+                    work()
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            heard += 1
+    return heard
 
 
 def load_refload() -> ModuleType:

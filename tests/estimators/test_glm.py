@@ -9,6 +9,7 @@ import pytest
 import statsmodels.api as sm
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
 from scipy.special import comb, digamma, polygamma
 from scipy.stats import gamma, multivariate_normal, nbinom, norm, poisson
@@ -25,6 +26,7 @@ from credibly import (
 )
 from credibly.errors import DataWarning, InputError, NoEvidenceError, SeparationError
 from credibly.model.likelihoods.families import Poisson
+from credibly.model.likelihoods.family_likelihood import deviance
 
 UNDETERMINED = {
     "check_sample_weight_equivalence_on_dense_data": "fewer rows than columns without a prior are refused",
@@ -204,6 +206,67 @@ def test_without_an_intercept_the_null_model_is_the_offset_alone():
     reference = sm.GLM(y, X, family=sm.families.Poisson()).fit(tol=1e-12)
     assert_allclose(model.coef_, reference.params, rtol=1e-7)
     assert_allclose(model.null_deviance_, 2 * (poisson.logpmf(y, y) - poisson.logpmf(y, 1)).sum())
+
+
+# --- offsets that say all, or nothing ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [50, 60_000])  # Newton; a sample first
+@pytest.mark.parametrize(("link", "sure"), [("logit", 800.0), ("logit", 1e100), ("probit", 40.0), ("cloglog", 1e4)])
+def test_offsets_that_fit_every_label_leave_the_prior_as_it_was(link, sure, n):
+    """As many labels of one kind as of the other: the search for an intercept alone starts where nothing bends."""
+    X, y = np.random.default_rng(0).normal(size=(n, 5)), np.arange(n) % 2
+    model = BayesianGLM("bernoulli", link, prior=Normal(scale=2.0, intercept_scale=3.0)).fit(
+        X, y, offset=sure * (2 * y - 1)
+    )
+    assert model.status_ is Status.CONVERGED
+    assert_allclose(model.posterior_.mean, 0, atol=1e-9)
+    assert_allclose(model.posterior_.cov, np.diag([4.0] * 5 + [9.0]), atol=1e-9)
+    assert_allclose([model.log_evidence_, model.deviance_, model.null_deviance_], 0, atol=1e-9)
+
+
+def test_without_a_prior_offsets_that_fit_every_label_are_refused_by_name():
+    X, y = np.random.default_rng(0).normal(size=(50, 3)), np.arange(50) % 2
+    with pytest.raises(SeparationError, match="offsets alone predict every target"):
+        BayesianGLM("bernoulli", prior=None).fit(X, y, offset=800.0 * (2 * y - 1))
+
+
+@pytest.mark.parametrize("miss", [100.0, 800.0, 1e4])
+def test_the_null_deviance_of_offsets_that_miss_every_label_is_that_of_the_kink(miss):
+    """The loss of an intercept is straight up to c = miss + t, where n₁σ(-t) = n₀ rows outweigh each other."""
+    n1, n0 = 30, 20
+    y = np.repeat([1, 0], [n1, n0])
+    X = np.random.default_rng(0).normal(size=(n1 + n0, 2))
+    model = BayesianGLM("bernoulli", prior=Normal()).fit(X, y, offset=-miss * (2 * y - 1))
+    r = n0 / n1
+    least = -n1 * np.log1p(-r) + n0 * (2 * miss - np.log(r / (1 - r)))
+    assert_allclose(model.null_deviance_, 2 * least, rtol=1e-9)
+
+
+ENDS = [
+    *(("bernoulli", link, y) for link in ("logit", "probit", "cloglog", "cauchit") for y in (0.0, 1.0)),
+    ("poisson", "log", 0.0),
+    ("negative_binomial", "log", 0.0),
+]
+
+
+@pytest.mark.parametrize("offset", [None, np.linspace(-1, 1, 50)])
+@pytest.mark.parametrize(("family", "link", "y"), ENDS)
+def test_targets_that_are_all_at_one_end_are_fitted_exactly_by_an_infinite_intercept(family, link, y, offset):
+    X, weight = np.random.default_rng(0).normal(size=(2, 50, 1))
+    dispersion = 0.5 if family == "negative_binomial" else None
+    model = BayesianGLM(family, link, prior=Normal(), dispersion=dispersion)
+    model.fit(X, np.full(50, y), np.abs(weight[:, 0]), offset=offset)
+    assert model.null_deviance_ == 0
+    assert 0 < model.deviance_ < 5
+
+
+def test_a_null_model_that_cannot_be_started_is_not_a_number():
+    """The mean target is negative, and no mean of the log link is."""
+    X, rng = np.random.default_rng(0).normal(size=(40, 1)), np.random.default_rng(1)
+    model = BayesianGLM("gaussian", "log", prior=Normal(), dispersion=1.0)
+    model.fit(X, rng.normal(size=40) - 1, offset=rng.random(40))
+    assert np.isnan(model.null_deviance_)
 
 
 def test_sparse_rows_are_dense_rows():
@@ -507,6 +570,7 @@ def test_proportions_whose_trials_are_not_whole_are_refused():
         ({"exposure": [1.0, 0.0, 2.0]}, "positive"),
         ({"offset": [1.0, 2.0]}, "2 entries for 3 rows"),
         ({"offset": [1.0, np.inf, 2.0]}, "finite"),
+        ({"offset": [1.0, 2.0, -1e101]}, "at most 1e100 in size; row 2 is not"),
         ({"offset": ["a", "b", "c"]}, "one number per row"),
     ],
 )
@@ -549,3 +613,37 @@ def test_a_row_of_weight_zero_does_nothing_whatever_it_holds(family, link, senti
     without = BayesianGLM(family, link, prior=prior).fit(x[1:, None], y[1:])
     assert_allclose(with_row.coef_, without.coef_, rtol=1e-7)
     assert_allclose(with_row.deviance_, without.deviance_, rtol=1e-9)
+
+
+OUTSIDE = {  # family, link, targets, the last row's offset, which leaves link(mean target) without a mean there
+    "gamma, inverse": ("gamma", "inverse", (1, 2, 3, 2, 1, 3), -0.9),
+    "Poisson, identity": ("poisson", "identity", (1, 2, 3, 2, 1, 3), -3.0),
+    "Poisson, square root": ("poisson", "sqrt", (1, 2, 3, 2, 1, 3), -3.0),
+    "Bernoulli, log": ("bernoulli", "log", (1, 0, 0, 1, 0, 0), 1.5),
+}
+
+
+@pytest.mark.parametrize(("family", "link", "target", "last"), OUTSIDE.values(), ids=OUTSIDE.keys())
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_null_deviance_is_found_where_the_mean_score_is_outside_the_domain(family, link, target, last):
+    y, offset = np.array(target, dtype=float), np.array([0, 0, 0, 0, 0, last])
+    model = BayesianGLM(family, link, prior=Normal()).fit(np.arange(6.0)[:, None], y, offset=offset)
+    likelihood = model._likelihood
+
+    def null_deviance(b):
+        return deviance(likelihood.family, y, likelihood.mean(b + offset))
+
+    edge, beyond = -last, -last + (-30 if link == "log" else 30)  # intercepts that leave every row a mean
+    best = minimize_scalar(null_deviance, bounds=sorted((edge, beyond)), method="bounded", options={"xatol": 1e-10})
+    assert_allclose(model.null_deviance_, best.fun, rtol=1e-8)
+
+
+@pytest.mark.parametrize("choices", [{"tol": 10.0}, {"max_iter": 1}], ids=["loose", "few steps"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_how_the_fit_is_stopped_does_not_move_the_null_deviance(choices):
+    rng = np.random.default_rng(0)
+    X, offset = rng.normal(size=(300, 2)), rng.normal(scale=2, size=300)
+    y = rng.poisson(np.exp(0.3 * X[:, 0] + offset / 2))
+    exact = BayesianGLM("poisson", prior=Normal()).fit(X, y, offset=offset).null_deviance_
+    found = BayesianGLM("poisson", prior=Normal(), **choices).fit(X, y, offset=offset).null_deviance_
+    assert_allclose(found, exact, rtol=1e-12)

@@ -276,3 +276,8 @@ def test_an_unknown_family_is_refused_with_the_list(family):
 
 def test_the_log_link_takes_every_score():
     assert Log().valid(np.array([-800.0, 800.0])).all()
+
+
+@pytest.mark.parametrize("family", [Poisson(), NegativeBinomial(0.5)])
+def test_a_count_of_zero_has_no_deviance_from_a_mean_that_is_rounded_to_zero(family):
+    assert_allclose(family.unit_deviance(np.zeros(2), np.array([0.0, 1e-300])), [0.0, 2e-300], rtol=1e-12)

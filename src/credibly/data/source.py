@@ -87,7 +87,7 @@ def check_beside(values: Array, kind: str, what: str, where: str, start: Start) 
     start : Start
     """
     if kind == "offset":
-        good, asked = np.isfinite(values), "finite"
+        good, asked = np.abs(values) <= LARGEST, "finite, and at most 1e100 in size"
     else:
         good, asked = (values == 0) | ((values >= SMALLEST) & (values <= LARGEST)), "0, or from 1e-100 to 1e100"
     if not good.all():

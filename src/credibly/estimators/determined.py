@@ -225,6 +225,24 @@ def refuse_separated(problem: Problem) -> None:
         )
 
 
+def refuse_offsets(problem: Problem) -> None:
+    """Raise if the offsets alone fit every label: then one weight is as likely as another."""
+    likelihood = problem.likelihood
+    if not (isinstance(likelihood, FamilyLikelihood) and isinstance(likelihood.family, Proportions)):
+        return
+    W = np.zeros((1, problem.shape.per_output))
+
+    def loss(part: Block) -> tuple[float]:
+        rows = part.counted
+        return (-float(rows.weights @ likelihood.log_prob(rows.y, scores(rows, W))),)
+
+    if problem.rows.sum(loss, add)[0] < LEVEL:
+        raise SeparationError(
+            "The offsets alone predict every target without error, so the likelihood is flat to rounding and the "
+            'weights are not determined. Leave them out, or use a prior: prior="empirical", or Normal(scale=2.5).'
+        )
+
+
 def _surely_overlap(problem: Problem, few: MemoryRows) -> bool:
     """Whether some rows prove that no direction separates the classes, so that none separates all rows."""
     from credibly.diagnostics.separation import few_rows_prove_overlap

@@ -10,13 +10,15 @@ import numpy as np
 from scipy.special import xlog1py, xlogy
 
 from credibly.data.source import Block, Sums, add
+from credibly.errors import NotPositiveDefinite
 from credibly.estimators.problem import Learnt, Problem, Search
 from credibly.inference.evidence import INTERCEPT_SCALE
-from credibly.inference.laplace import laplace
+from credibly.inference.laplace import Controls, laplace
 from credibly.inference.objective import Objective, scores
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, deviance, pearson
 from credibly.model.likelihoods.proportions import Proportions
 from credibly.numerics.arrays import Array
+from credibly.numerics.summit import summit
 
 Scored = Callable[[Block], Array]  # the score of every row of a block
 
@@ -75,7 +77,8 @@ def constant_score(problem: Problem, likelihood: FamilyLikelihood) -> Array | No
     def block(rows: Block) -> Sums:
         weight = rows.weights
         offset = 0.0 if rows.offset is None else float(weight @ rows.offset)
-        return float(weight.sum()), float(weight @ rows.y), offset
+        # The same sum as that of targets which are all one, so that their mean is one.
+        return float(weight @ np.ones_like(weight)), float(weight @ rows.y), offset
 
     n, total, offset = (float(part) for part in problem.rows.sum(block, add))
     weights = np.zeros(problem.shape.per_output)
@@ -83,19 +86,34 @@ def constant_score(problem: Problem, likelihood: FamilyLikelihood) -> Array | No
     return weights
 
 
-def null_scores(problem: Problem, search: Search) -> Scored:
-    """Scores of the model with the intercept alone; the offset alone where there is none."""
+def null_scores(problem: Problem, search: Search) -> Scored | None:
+    """Scores of the model with the intercept alone; the offset alone where there is none.
+
+    None where all targets are at one end of their range: the intercept is infinite, and fits them without error.
+    """
     likelihood = family_likelihood(problem)
     start = constant_score(problem, likelihood)
     if start is None:
         return partial(_null, score=0.0)
     score = float(start[-1])
+    if np.isinf(score) and likelihood.family.variance(likelihood.mean(start[-1:])) == 0:
+        return None
     shifted = problem.rows.sum(lambda rows: (float(np.abs(_offsets(rows)).sum()),), add)[0]
     if shifted != 0:  # else the mean target is its own estimate
-        rows = problem.rows.through(_ones)
-        alone = laplace(Objective(likelihood, rows, None, np.eye(1)), start[-1:], search.controls)
-        score = float(alone.posterior.mean[0])
+        score = _best_intercept(Objective(likelihood, problem.rows.through(_ones), None, np.eye(1)), score, search)
     return partial(_null, score=score)
+
+
+def _best_intercept(objective: Objective, start: float, search: Search) -> float:
+    """The intercept that fits best, alone: by Newton, and by the sign of slopes where curvature is rounded away."""
+    controls = Controls(report=search.controls.report)  # however loose, or short, the search for the fit is
+    try:
+        alone = laplace(objective, np.array([start]), controls)
+        if alone.solution.status.good:
+            return float(alone.posterior.mean[0])
+    except NotPositiveDefinite:
+        pass  # offsets may fit, or miss, every target by so much that an intercept hardly matters
+    return summit(lambda score: -float(objective.gradient(np.array([score]))[0]), start)
 
 
 def _ones(Z: Array) -> Array:
@@ -124,7 +142,7 @@ def describe_fit(problem: Problem, learnt: Learnt, search: Search) -> Fitted:
 
     def block(part: Block) -> Sums:
         rows = part.counted
-        fitted, null = (score_deviance(likelihood, rows, at(rows)) for at in (at_fit, at_null))
+        fitted, null = (0.0 if at is None else score_deviance(likelihood, rows, at(rows)) for at in (at_fit, at_null))
         return fitted, null, float(rows.weights.sum())
 
     return Fitted(*(float(part) for part in problem.rows.sum(block, add)))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
-from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_separated
+from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_offsets, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.wide_learning import learn_wide, refuse_wide
 from credibly.inference.adf import Belief, adf
@@ -225,6 +225,7 @@ def _without_prior(problem: Problem, search: Search) -> Learnt:
         learnt = learn_from(problem, None, contrast, search)
     except NotPositiveDefinite as error:
         refuse_separated(problem)
+        refuse_offsets(problem)
         raise CollinearityError(
             "The information matrix became singular on the way to the maximum-likelihood estimate: some combination of "
             "columns is hardly determined by these rows. Use a prior, e.g. Normal(scale=2.5)."

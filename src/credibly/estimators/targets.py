@@ -177,7 +177,7 @@ def _numbers(values: ArrayLike, what: str) -> Array:
         array = array[:, 0]
     if array.ndim > 1:
         raise InputError(f"{what} must be one number per row, or one for all; got shape {array.shape}.")
-    if not np.isfinite(array).all():
-        bad = int(np.flatnonzero(~np.isfinite(np.atleast_1d(array)))[0])
-        raise InputError(f"{what} must be finite; row {bad} is not.")
+    good = np.atleast_1d(np.abs(array) <= LARGEST)
+    if not good.all():
+        raise InputError(f"{what} must be finite, and at most 1e100 in size; row {int(np.argmin(good))} is not.")
     return array

@@ -285,7 +285,8 @@ class NegativeBinomial(Family):
     def unit_deviance(self, y: Array, mu: Array) -> Array:
         a = self.dispersion
         with silent():
-            return np.asarray(2 * (xlogy(y, y / mu) - (y + 1 / a) * np.log1p(a * (y - mu) / (1 + a * mu))))
+            own = np.where(y == 0, 0.0, xlogy(y, y / mu))  # also for a mean of zero
+            return np.asarray(2 * (own - (y + 1 / a) * np.log1p(a * (y - mu) / (1 + a * mu))))
 
     def check_targets(self, y: Array) -> None:
         check_counts(y, self.name)
