@@ -198,7 +198,7 @@ BAD_CHOICES = {
     "a feature that is not there": ({"features": ["a", "c"]}, "has no column 'c'"),
     "a feature twice": ({"features": ["a", "a"]}, "more than once among the features: 'a'"),
     "a target among features": ({"features": ["a", "y"]}, "one of features, target, weight and offset; 'y' is more"),
-    "a weight that is the target": ({"weight": "y"}, "one of features, target, weight and offset"),
+    "a weight that is the target": ({"weight": "y"}, "target, weight and offset; 'y' is more"),
     "features that are one string": ({"features": "a"}, "features must be a list"),
     "no features": ({"features": []}, "No features"),
     "categories that are one string": ({"categories": "b"}, 'categories must be "auto", a list'),

@@ -83,3 +83,12 @@ def test_an_error_wipes_the_line():
 )
 def test_the_time_left_is_readable(seconds, left):
     assert text(1, 50, 100, seconds).endswith(left)
+
+
+@pytest.mark.parametrize("width", [79, 70, 60, 40])
+def test_on_a_narrow_screen_the_bar_goes_before_the_time_left(width):
+    line = text(1, 800_000, 1_600_000, 1.3, width)
+    assert len(line) <= width
+    if width >= 60:
+        assert line.endswith("615,385 rows/s, 1 s left")
+    assert ("[" in line) == (width > 64)

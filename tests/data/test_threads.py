@@ -3,8 +3,6 @@
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import ExitStack, suppress
 
@@ -25,6 +23,7 @@ from credibly.data.threads import (
     set_blas_counts,
     single_threaded_blas,
 )
+from helpers import ended
 
 HERE = 3  # threads of BLAS while these tests run, on any machine: one cannot be told from one
 
@@ -529,8 +528,8 @@ def test_a_pool_has_so_many_threads_however_many_ask_at_once():
 # --- Ctrl-C ---------------------------------------------------------------------------------------
 
 INTERRUPTED = """
-import random, signal
 from credibly.data import threads
+from helpers import interrupted
 
 class Work:
     count, gone = 40, 0
@@ -547,20 +546,11 @@ class Work:
     def ended(self): return len(self.done) >= self.count
     def stop(self): self.begun = self.count
 
-random.seed(0)
-signal.signal(signal.SIGALRM, signal.default_int_handler)
-hit = 0
-for trial in range(4000):
-    try:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, 3e-4))
-            for _ in range(20):
-                threads.Helpers(Work(), 2).finish()
-                list(threads.in_order(lambda i: i, range(8), 2))
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-    except KeyboardInterrupt:
-        hit += 1
+def passes():
+    threads.Helpers(Work(), 2).finish()
+    list(threads.in_order(lambda i: i, range(8), 2))
+
+hit = interrupted(passes, 4000, 3e-4)
 import threading
 alive = threading.Event()
 threads._pool(1).submit(alive.set)
@@ -573,8 +563,4 @@ print("well")
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
 def test_interruptions_at_any_moment_leave_the_pool_alive_and_the_process_able_to_end():
     """A lock of a Future that was left held kept one in some hundred processes from ending."""
-    ended = subprocess.run(
-        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert ended.stdout == "well\n", ended.stderr
-    assert ended.returncode == 0
+    ended(INTERRUPTED)

@@ -227,7 +227,8 @@ def test_weights_that_are_no_numbers_are_refused_with_their_partition():
         WEIGHTED["logistic"](np.array(["heavy"] * N))
 
 
-def test_an_offset_that_is_not_finite_is_refused_with_its_partition_and_row():
-    offset = np.where(np.arange(N) == 89, np.inf, 0.0)
-    with pytest.raises(InputError, match="partition 3: offset is inf in row 28 of the partition"):
+@pytest.mark.parametrize(("bad", "told"), [(np.inf, "inf"), (-1e101, r"-1e\+101")])
+def test_an_offset_that_is_not_finite_or_huge_is_refused_with_its_partition_and_row(bad, told):
+    offset = np.where(np.arange(N) == 89, bad, 0.0)
+    with pytest.raises(InputError, match=f"partition 3: offset is {told} in row 28 of the partition"):
         rows_of(lazy(), lazy(COUNTS), None, lazy(offset)).map(lambda block: block.y)

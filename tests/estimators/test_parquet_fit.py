@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from credibly import (
     ParquetRows,
 )
 from credibly.errors import DataWarning, InputError
+from helpers import pass_threads
 
 N = 12_000
 
@@ -217,7 +217,7 @@ def test_nothing_is_left_of_predictions_that_failed(frame: pd.DataFrame, files: 
     with pytest.raises(InputError, match=r"part-2\.parquet, row group") as held:
         model.predict_to(ParquetRows(files), tmp_path / "out" / "out.parquet")
     assert held.value is not None  # the exception lives, and with it the frames that saw it; the threads do not
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("credibly-pass")]
+    assert pass_threads() == 0
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -230,3 +230,26 @@ def test_files_that_come_one_after_the_other_update_as_tables_do(frame: pd.DataF
         memory.partial_fit(rows[["a", "b"]], rows["label"])
     np.testing.assert_allclose(stored.posterior_.mean, memory.posterior_.mean, rtol=1e-8)  # two ways to one mode
     np.testing.assert_allclose(stored.posterior_.cov, memory.posterior_.cov, rtol=1e-6)  # by sums in another order
+
+
+@pytest.mark.parametrize("likelihood", ["logit", "Poisson", "softmax"])
+def test_covariances_of_files_are_those_of_memory(likelihood: str, tmp_path: Path) -> None:
+    """Samples differ, and with them the ways to the mode; what is found there is to be the same to 1e-10."""
+    rng = np.random.default_rng(0)
+    X, trust = rng.normal(size=(60_000, 8)), rng.uniform(0.2, 3, 60_000)
+    score = X @ rng.normal(size=8) / 3
+    target = {
+        "logit": (score + rng.logistic(size=len(X)) > 0).astype(int),
+        "Poisson": rng.poisson(np.exp(score / 2)),
+        "softmax": np.argmax(np.stack([0 * score, score, -score], 1) + rng.gumbel(size=(len(X), 3)), axis=1),
+    }[likelihood]
+    table = pd.DataFrame(X, columns=list("abcdefgh")).assign(y=target, trust=trust)
+    table.to_parquet(tmp_path / "rows.parquet", row_group_size=13_000)
+
+    def model() -> Any:
+        return BayesianGLM("poisson", prior=None) if likelihood == "Poisson" else BayesianLogisticRegression(prior=None)
+
+    here = model().fit(X, target, sample_weight=trust).posterior_
+    there = model().fit(ParquetRows(tmp_path, target="y", weight="trust")).posterior_
+    np.testing.assert_allclose((there.mean - here.mean) / here.std, 0, atol=1e-10)
+    np.testing.assert_allclose(there.std**2, here.std**2, rtol=1e-10)

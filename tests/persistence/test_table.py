@@ -100,7 +100,7 @@ NEVER_HELD = {
         numerics.fused:_Ledger numerics.newton:Local numerics.newton:Solution numerics._fused_kernels:Scratch
         numerics._fused_kernels:Weights numerics._fused_design:Rows
         numerics.caching:cached_property
-        data.threads:_Crew data.threads:_Outcome data.threads:Helpers data.threads:_Pool inference.laplace:_Climb
+        data.threads:_Crew data.threads:Outcome data.threads:Helpers data.threads:_Pool inference.laplace:_Climb
         inference.shared_table:SharedTable numerics.fused:Columns numerics.fused:Parts numerics.fused:Table
         numerics._fused_softmax_lines:Lines numerics._fused_softmax_rows:_Powers
         numerics._fused_softmax_vectors:WideVectors

@@ -237,6 +237,11 @@ def levels_in(names: Sequence[str], features: Sequence[str], categories: Sequenc
             found[name] = []
             continue
         column = max((it for it in features if name.startswith(f"{it}=")), key=len, default=None)
+        if column is None and name in features:
+            raise InputError(
+                f"Column {name!r} held numbers when the model was fitted, and is a category in these files: text, or "
+                "named by categories=. Write it as numbers."
+            )
         if column is None:
             raise InputError(
                 f"The files have no column {name!r}, nor a category that this could be a level of. They have "

@@ -288,11 +288,10 @@ def _features(files: Files, roles: Roles, features: Sequence[str] | None) -> lis
         names = [it for it in files.schema.names if it not in roles.named and not ROW_NAMES.fullmatch(it)]
     else:
         names = list(features)
-    both = [name for name in names if name in roles.named]
-    if both or len(set(roles.named)) < len(roles.named):
-        raise InputError(
-            f"Columns must be one of features, target, weight and offset; {shortened(both or roles)} is more."
-        )
+    uses = [*names, *roles.named]
+    both = [name for name in dict.fromkeys(roles.named) if uses.count(name) > 1]
+    if both:
+        raise InputError(f"Columns must be one of features, target, weight and offset; {shortened(both)} is more.")
     twice = [name for at, name in enumerate(names) if name in names[:at]]
     if twice:
         raise InputError(f"Columns occur more than once among the features: {shortened(twice)}.")

@@ -71,7 +71,7 @@ class _Line:
             return
         self._next = now + PACE
         width = shutil.get_terminal_size().columns - 1
-        self._write(text(self._number, self._done, self._total, now - self._start)[:width])
+        self._write(text(self._number, self._done, self._total, now - self._start, width))
 
     def wipe(self) -> None:
         """Leave an empty line."""
@@ -86,19 +86,21 @@ class _Line:
         self._length = len(line)
 
 
-def text(number: int, done: int, total: int, seconds: float) -> str:
-    """The line.
+def text(number: int, done: int, total: int, seconds: float, width: int = 120) -> str:
+    """The line; on a narrow screen the bar gets shorter, and goes before the time that is left does.
 
     Examples
     --------
     >>> text(2, 250_000, 1_000_000, 2.0)
     'pass 2 [██████··················] 250,000 of 1,000,000 rows, 125,000 rows/s, 6 s left'
     """
-    full = WIDTH * done // max(1, total)
     rate = done / seconds
     left = f", {_duration((total - done) / rate)} left" if done else ""
-    bar = f"{'█' * full}{'·' * (WIDTH - full)}"
-    return f"pass {number} [{bar}] {done:,} of {total:,} rows, {rate:,.0f} rows/s{left}"
+    head, tail = f"pass {number} ", f"{done:,} of {total:,} rows, {rate:,.0f} rows/s{left}"
+    size = min(WIDTH, width - len(head) - len("[] ") - len(tail))
+    full = size * done // max(1, total)
+    bar = f"[{'█' * full}{'·' * (size - full)}] " if size > 0 else ""
+    return f"{head}{bar}{tail}"[:width]
 
 
 def _duration(seconds: float) -> str:

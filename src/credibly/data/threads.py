@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from time import sleep
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -233,11 +233,28 @@ def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int
         crew.stop()  # after an error or Ctrl-C: do not start what nobody will read
 
 
-class _Outcome(NamedTuple):
-    """What came of an item."""
+class Outcome(NamedTuple, Generic[Result]):
+    """What came of some work that another thread did."""
 
-    value: Any
+    value: Result | None
     error: BaseException | None
+
+    @classmethod
+    def of(cls, work: Callable[[], Result], kept: type[BaseException]) -> "Outcome[Result]":
+        """Do the work; an error of this kind is kept for whoever asks for the result."""
+        try:
+            return Outcome(work(), None)
+        except kept as error:
+            return Outcome(None, error)
+
+    def result(self) -> Result:
+        """The value, or the error."""
+        try:
+            if self.error is not None:
+                raise self.error
+            return self.value  # type: ignore[return-value]
+        finally:
+            del self  # or the error would hold on to itself, and to all that is in its frames
 
 
 class _Crew(Generic[Item, Result]):
@@ -249,8 +266,8 @@ class _Crew(Generic[Item, Result]):
     def __init__(self, work: Callable[[Item], Result], items: Sequence[Item], ahead: int) -> None:
         self._work, self._items, self._ahead = work, items, ahead
         self._begun = self._handed = 0  # items taken up, results handed out
-        self._outcomes: dict[int, _Outcome] = {}  # the caller's
-        self._by_helpers: SimpleQueue[tuple[int, _Outcome]] = SimpleQueue()
+        self._outcomes: dict[int, Outcome[Result]] = {}  # the caller's
+        self._by_helpers: SimpleQueue[tuple[int, Outcome[Result]]] = SimpleQueue()
         self._came = self._gone = 0  # helpers
         self._lock = threading.Lock()  # not a Condition, whose own functions Ctrl-C may leave half done
 
@@ -268,15 +285,10 @@ class _Crew(Generic[Item, Result]):
             if mine is not None:
                 self._outcomes[mine] = self._computed(mine, Exception)  # Ctrl-C is not kept for later
             if mine is None or not self._by_helpers.empty():
-                number, outcome = self._by_helpers.get()
-                self._outcomes[number] = outcome
-        outcome = self._outcomes.pop(index)
+                self._outcomes.update([self._by_helpers.get()])
         with self._lock:
             self._handed += 1
-        if outcome.error is not None:
-            raise outcome.error
-        result: Result = outcome.value
-        return result
+        return self._outcomes.pop(index).result()
 
     def stop(self) -> None:
         """Begin nothing more."""
@@ -297,11 +309,8 @@ class _Crew(Generic[Item, Result]):
             self._begun += 1
             return self._begun - 1
 
-    def _computed(self, index: int, kept: type[BaseException]) -> _Outcome:
-        try:
-            return _Outcome(self._work(self._items[index]), None)
-        except kept as error:  # handed on in its turn
-            return _Outcome(None, error)
+    def _computed(self, index: int, kept: type[BaseException]) -> Outcome[Result]:
+        return Outcome.of(lambda: self._work(self._items[index]), kept)
 
 
 class Shared(Protocol):
