@@ -26,6 +26,20 @@ def test_one_pass_over_a_large_table_is_worth_compiling_for(ledger, kind, monkey
     assert ledger.pays(kind, fused.WORTH_COMPILING)
 
 
+def test_what_is_compiled_is_compiled_whole_and_told_once(ledger, monkeypatch, caplog):
+    """A process that reads files only would else leave half a module, and the next one would be told again."""
+    loaded = []
+    monkeypatch.setattr(fused, "compiled_before", lambda module: False)
+    monkeypatch.setattr(fused, "load", loaded.append)
+    for kind in (fused.COLUMNS, "logit", "probit", fused.COLUMNS):
+        assert ledger.pays(kind, fused.WORTH_COMPILING)
+    assert loaded == [fused.COLUMNS, "logit"]  # the others are in one of these modules
+    assert len([record for record in caplog.records if "compiles its kernels" in record.message]) == 1
+    monkeypatch.setattr(fused, "compiled_before", lambda module: True)
+    assert ledger.pays(fused.SOFTMAX, fused.WORTH_COMPILING)
+    assert len(loaded) == 2  # what is there is loaded as it is asked for
+
+
 def test_many_middling_passes_are_worth_loading_for_but_not_compiling(ledger, monkeypatch):
     passes = fused.WORTH_LOADING // fused.WORTH_CALLING + 1
     monkeypatch.setattr(fused, "compiled_before", lambda module: False)

@@ -88,8 +88,18 @@ def count_up(turn: np.ndarray, place: int) -> int:
 def place(  # noqa: PLR0917 - the arguments of the instruction
     X: np.ndarray, start: int, step: int, d: int, P: np.ndarray, Z: np.ndarray, f: np.ndarray, to: int
 ) -> None:
+    place_rows(lines(X.reshape(-1), start, step, 4, d), P, Z, f, to)
+
+
+def place_down(  # noqa: PLR0917 - the arguments of the instruction
+    X: np.ndarray, start: int, step: int, d: int, P: np.ndarray, Z: np.ndarray, f: np.ndarray, to: int
+) -> None:
+    place_rows(lines(X, start, step, d, 4).T, P, Z, f, to)
+
+
+def place_rows(rows: np.ndarray, P: np.ndarray, Z: np.ndarray, f: np.ndarray, to: int) -> None:
     x = np.zeros((4, P.shape[1]))
-    x[:, :d] = lines(X.reshape(-1), start, step, 4, d)
+    x[:, : rows.shape[1]] = rows
     Z[to : to + 4] = (x - P[0]) * P[1]
     f[to : to + 4] = Z[to : to + 4] @ P[2]
 
@@ -208,6 +218,7 @@ IN_PYTHON: dict[str, Callable[..., Any]] = (
         "put": lambda turn, place, number: turn.__setitem__(place, number),
         "breathe": lambda: None,
         "_place": place,
+        "_place_down": place_down,
         "_pull": pull,
         **{f"_add_gram_{count}": add_gram(count) for count in (1, 2, 3)},
         "send_for": lambda X, start, lines: None,

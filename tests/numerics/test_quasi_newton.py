@@ -62,7 +62,7 @@ def near(problem: Counted, share: float = 0.1) -> Start:
 
 
 def checked(problem: Counted, solution) -> None:
-    """The promise: δ² ≤ tol at the point returned, and the Hessian there to 3e-9."""
+    """The promise: δ² ≤ tol at the point returned, and the Hessian there to 5e-11."""
     assert solution.status is Status.CONVERGED
     there = problem.expand(solution.x)
     assert float(there.grad @ there.hessian.solve(there.grad)) <= 1e-20
@@ -170,7 +170,7 @@ def test_where_hessians_cost_little_more_than_gradients_there_is_one_on_the_way(
 def test_a_plan_that_a_sample_has_told_asks_for_the_hessian_at_once_and_keeps_its_promises():
     """A guess of the curvature's change may be wrong by any factor: it moves passes, not the answer."""
     problem, start = logistic(n=20_000), near(logistic(n=20_000))
-    quasi_newton(problem.passes(2.0), start._replace(rate=1e-3, likely_bend=1e-5))
+    quasi_newton(problem.passes(2.0), start._replace(rate=1e-3, likely_bend=1e-6))
     assert problem.asked.startswith("gH")
     for likely in (1e-30, 1e-12, 1e-5, 1.0, 1e12):
         checked(problem, quasi_newton(problem.passes(3.0), start._replace(rate=1e-3, likely_bend=likely)))

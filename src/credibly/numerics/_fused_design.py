@@ -17,7 +17,7 @@ H     Σ zzᵀ of the rows of Z, built in its lower triangle                    
 ====  =======================================================================  ================
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +26,7 @@ from numba.core import cgutils, types
 from credibly.numerics._fused_base import fast, machine_code
 from credibly.numerics._fused_lines import AHEAD
 from credibly.numerics._fused_tile import Steps
-from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic, load_first, row_of
+from credibly.numerics._fused_vectors import WIDTH, WORD, ZERO, Vectors, intrinsic, load_first, row_of, turned
 from credibly.numerics.arrays import Array
 
 ROOM = 4096  # numbers in Z: the first-level cache holds them
@@ -48,22 +48,90 @@ class Rows(NamedTuple):
     steps: Steps
     d: int
     P: Array
-    placed: Array  # the P of rows that are in Z already
 
 
 @fast
 def new_rows(X: Array, steps: Steps, center: Array, scale: Array, u: Array) -> Rows:
     """Rows with weights, of which the last is the intercept's if there is one more than columns."""
     d, D = center.size, -(-u.size // WIDTH) * WIDTH
-    P, placed = np.zeros((3, D)), np.zeros((3, D))
+    P = np.zeros((3, D))
     for i in range(u.size):
         P[CENTER, i], P[INVERSE, i] = (center[i], 1.0 / scale[i]) if i < d else (-1.0, 1.0)
-        placed[INVERSE, i] = 1.0
-        P[WEIGHT, i] = placed[WEIGHT, i] = u[i]
-    return Rows(X, steps, d, P, placed)
+        P[WEIGHT, i] = u[i]
+    return Rows(X, steps, d, P)
 
 
 # --- Filling --------------------------------------------------------------------------------------
+
+
+Group = Callable[[Any], Sequence[Any]]  # four columns, from this one on, of four rows: a vector for each row
+
+
+def _placing(groups_of: Callable[[Vectors], tuple[Group, Group]]) -> Callable[[Vectors], None]:
+    """Z[to + r] = the design of row r, f[to + r] = its score, r < 4, by groups of columns: whole ones, then others."""
+
+    def generate(v: Vectors) -> None:
+        _, _, _, d, P, Z, f, to = v.args
+        build, totals = v.builder, [v.variable() for _ in range(WIDTH)]
+        places, (whole, last) = v.rows(*row_of(v, Z, to), WIDTH), groups_of(v)
+        full = build.and_(d, WORD(-WIDTH))
+
+        def place(lanes: Any, group: Group) -> None:
+            center, inverse, weight = (v.load(P, v.in_row(P, WORD(k), lanes)) for k in range(3))
+            for x, at, total in zip(group(lanes), places, totals, strict=True):
+                z = build.fmul(build.fsub(x, center), inverse)
+                v.store(z, Z, build.add(at, lanes))
+                build.store(v.plus_product(build.load(total), z, weight), total)
+
+        with cgutils.for_range(build, build.udiv(d, WORD(WIDTH))) as loop:
+            place(build.mul(loop.index, WORD(WIDTH)), whole)
+        with build.if_then(build.icmp_signed("<", full, build.extract_value(P.shape, 1))):
+            place(full, last)
+        v.store(v.across(*map(build.load, totals)), f, to)
+
+    return generate
+
+
+def _across(v: Vectors) -> tuple[Group, Group]:
+    """Rows that are contiguous, each `step` after the one before; later ones are sent for."""
+    X, start, step, d, *_ = v.args
+    build, rows = v.builder, v.rows(start, step, WIDTH)
+    ahead = build.mul(step, WORD(AHEAD))
+
+    def whole(lanes: Any) -> Sequence[Any]:
+        here = [build.add(row, lanes) for row in rows]
+        for place in here:
+            v.prefetch(X, build.add(place, ahead))
+        return [v.load(X, place) for place in here]
+
+    def last(lanes: Any) -> Sequence[Any]:
+        return [load_first(v, X, build.add(row, lanes), build.sub(d, lanes)) for row in rows]
+
+    return whole, last
+
+
+def _down(v: Vectors) -> tuple[Group, Group]:
+    """Columns that are contiguous, each `step` after the one before; zeros beyond the last, later rows are sent for."""
+    X, start, step, d, *_ = v.args
+    build = v.builder
+
+    def whole(lanes: Any) -> Sequence[Any]:
+        first = build.add(start, build.mul(lanes, step))
+        columns = v.rows(first, step, WIDTH)
+        for column in columns:
+            v.prefetch(X, build.add(column, WORD(AHEAD)))
+        return turned(v, [v.load(X, column) for column in columns])
+
+    def last(lanes: Any) -> Sequence[Any]:
+        cells = []
+        for k in range(WIDTH):
+            column = build.add(lanes, WORD(k))
+            there = build.icmp_signed("<", column, d)
+            cell = v.load(X, build.add(start, build.select(there, build.mul(column, step), WORD(0))))
+            cells.append(build.select(there, cell, ZERO))
+        return turned(v, cells)
+
+    return whole, last
 
 
 @machine_code
@@ -71,31 +139,15 @@ def _place(  # noqa: PLR0913, PLR0917 - an instruction in all but name
     typing: Any, X: Any, start: Any, step: Any, d: Any, P: Any, Z: Any, f: Any, to: Any
 ) -> tuple[Any, Callable[..., Any]]:
     """Z[to + r] = the design of the row at X[start + r·step], f[to + r] = its score, r < 4; later rows are sent for."""
+    return intrinsic(_placing(_across), X, types.intp, types.intp, types.intp, P, Z, f, types.intp)
 
-    def generate(v: Vectors) -> None:
-        X, start, step, d, P, Z, f, to = v.args
-        build, totals = v.builder, [v.variable() for _ in range(WIDTH)]
-        rows, places = v.rows(start, step, WIDTH), v.rows(*row_of(v, Z, to), WIDTH)
-        ahead, full = build.mul(step, WORD(AHEAD)), build.and_(d, WORD(-WIDTH))
 
-        def place(lanes: Any, load: Callable[[Any], Any]) -> None:
-            center, inverse, weight = (v.load(P, v.in_row(P, WORD(k), lanes)) for k in range(3))
-            for row, at, total in zip(rows, places, totals, strict=True):
-                z = build.fmul(build.fsub(load(build.add(row, lanes)), center), inverse)
-                v.store(z, Z, build.add(at, lanes))
-                build.store(v.plus_product(build.load(total), z, weight), total)
-
-        def whole(here: Any) -> Any:
-            v.prefetch(X, build.add(here, ahead))
-            return v.load(X, here)
-
-        with cgutils.for_range(build, build.udiv(d, WORD(WIDTH))) as loop:
-            place(build.mul(loop.index, WORD(WIDTH)), whole)
-        with build.if_then(build.icmp_signed("<", full, build.extract_value(P.shape, 1))):
-            place(full, lambda here: load_first(v, X, here, build.sub(d, full)))
-        v.store(v.across(*map(build.load, totals)), f, to)
-
-    return intrinsic(generate, X, types.intp, types.intp, types.intp, P, Z, f, types.intp)
+@machine_code
+def _place_down(  # noqa: PLR0913, PLR0917 - an instruction in all but name
+    typing: Any, X: Any, start: Any, step: Any, d: Any, P: Any, Z: Any, f: Any, to: Any
+) -> tuple[Any, Callable[..., Any]]:
+    """Z[to + r] = the design of the row at X[start + r + i·step], i < d, f[to + r] = its score, r < 4."""
+    return intrinsic(_placing(_down), X, types.intp, types.intp, types.intp, P, Z, f, types.intp)
 
 
 @fast
@@ -115,14 +167,13 @@ def fill(rows: Rows, start: int, Z: Array, f: Array) -> None:
 
     Scores are added up in one order, however the rows lie.
     """
-    whole, step, D = f.size - f.size % WIDTH, rows.steps[0], Z.shape[1]
-    across = rows.steps[1] == 1
-    place_singly(rows, start, whole if across else 0, f.size, Z)
+    whole, (down, across), D = f.size - f.size % WIDTH, rows.steps, Z.shape[1]
+    place_singly(rows, start, whole, f.size, Z)
     for r in range(0, whole, WIDTH):
-        if across:
-            _place(rows.X, (start + r) * step, step, rows.d, rows.P, Z, f, r)
+        if across == 1:
+            _place(rows.X, (start + r) * down, down, rows.d, rows.P, Z, f, r)
         else:
-            _place(Z, r * D, D, D, rows.placed, Z, f, r)
+            _place_down(rows.X, start + r, across, rows.d, rows.P, Z, f, r)
     for r in range(whole, f.size):
         f[r] = 0.0
         for i in range(D):

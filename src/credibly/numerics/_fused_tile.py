@@ -17,7 +17,7 @@ import numpy as np
 from numba.core import types
 
 from credibly.numerics._fused_base import fast, machine_code
-from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic
+from credibly.numerics._fused_vectors import WIDTH, WORD, Vectors, intrinsic, turned
 from credibly.numerics.arrays import Array
 
 # Rows of a tile. Long, so that the sums across vector lanes at the end of each dot product cost little; 240 rows of
@@ -39,10 +39,7 @@ def _turn(  # noqa: PLR0913, PLR0917 - an instruction in all but name
         center, inverse = (v.load(frame, v.in_row(frame, WORD(k), column)) for k in range(2))
         build = v.builder
         z = [build.fmul(build.fsub(v.load(X, row), center), inverse) for row in v.rows(start, step, WIDTH)]
-        even = [v.pick(z[r], z[r + 1], 0, 4, 2, 6) for r in (0, 2)]
-        odd = [v.pick(z[r], z[r + 1], 1, 5, 3, 7) for r in (0, 2)]
-        turned = [v.pick(*pair, *lanes) for lanes in ((0, 1, 4, 5), (2, 3, 6, 7)) for pair in (even, odd)]
-        for i, vector in enumerate(turned):
+        for i, vector in enumerate(turned(v, z)):
             v.store(vector, Z, v.in_row(Z, build.add(column, WORD(i)), to))
 
     return intrinsic(generate, X, types.intp, types.intp, types.intp, frame, Z, types.intp)

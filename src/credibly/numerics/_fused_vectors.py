@@ -107,6 +107,13 @@ def load_first(v: Vectors, array: Any, offset: Any, count: Any) -> Any:
     return build.call(load, [place, LANE(8), wanted, ZERO])
 
 
+def turned(v: Vectors, z: Sequence[Any]) -> list[Any]:
+    """Four vectors as the rows of a table: its columns."""
+    even = [v.pick(z[r], z[r + 1], 0, 4, 2, 6) for r in (0, 2)]
+    odd = [v.pick(z[r], z[r + 1], 1, 5, 3, 7) for r in (0, 2)]
+    return [v.pick(*pair, *lanes) for lanes in ((0, 1, 4, 5), (2, 3, 6, 7)) for pair in (even, odd)]
+
+
 def picked(v: Vectors, sign: str, a: Any, b: Any) -> Any:
     """Lane by lane, a where "a sign b" holds, else b: the smaller of the two, or the larger."""
     return v.builder.select(v.builder.fcmp_ordered(sign, a, b), a, b)

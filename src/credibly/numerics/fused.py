@@ -66,6 +66,7 @@ class _Ledger:
     def __init__(self) -> None:
         self.walked: dict[str, int] = {}
         self.loaded: set[str] = set()
+        self.told = False  # that compiling takes a while
 
     def pays(self, kind: str, numbers: int) -> bool:
         if numbers < WORTH_CALLING:
@@ -76,17 +77,22 @@ class _Ledger:
             if not self._worth_loading(module, numbers):
                 return False
             self.loaded.add(module)
+            if available() and not compiled_before(module):
+                self._compile(kind)
         return available()
 
     def _worth_loading(self, module: str, numbers: int) -> bool:
-        before = compiled_before(module)
-        if numbers < WORTH_COMPILING and self.walked[module] < (WORTH_LOADING if before else WALKED_LONG):
-            return False
-        if not before:
+        walked = WORTH_LOADING if compiled_before(module) else WALKED_LONG
+        return numbers >= WORTH_COMPILING or self.walked[module] >= walked
+
+    def _compile(self, kind: str) -> None:
+        """All of a module, so that later processes find it whole, whatever they read rows from."""
+        if not self.told:
             logging.getLogger("credibly").warning(
                 "credibly compiles its kernels for large tables, once for this installation: some twenty seconds"
             )
-        return True
+        self.told = True
+        load(kind)
 
 
 @cache

@@ -22,7 +22,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
-HESSIAN_CHANGE = 3e-9  # relative, over the last step: what a Hessian may lag behind the point it is returned for
+HESSIAN_CHANGE = 5e-11  # relative, over the last step: two ways to one mode then have one covariance to 1e-10
 MARGIN = 10  # of what is promised of a point that was not looked at
 FAR = 1.0  # squared decrement from which on nothing is known of the next one
 NEARLY_THERE = 1e-6  # squared decrement from which on a gradient that shrinks is enough
@@ -206,7 +206,7 @@ def newton(
         Largest number of Newton steps.
     confirm : bool
         Whether the last point is expanded too. Without, a step is the last when the quadratic convergence seen so far
-        leaves no doubt (a tenfold margin) that it meets `tol` and moves the Hessian by less than 3e-9; the Hessian
+        leaves no doubt (a tenfold margin) that it meets `tol` and moves the Hessian by less than 5e-11; the Hessian
         returned is then the one before it.
     report : function of (step, value, squared decrement)
         Called at every point that is kept.

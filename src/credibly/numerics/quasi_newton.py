@@ -104,7 +104,7 @@ def quasi_newton(
 ) -> Solution:
     """Minimise a convex function from a point near its minimum, by gradients in a given metric.
 
-    Ends with one Hessian at a point so near the minimum that it is the minimum's own to 3e-9, and the Newton step
+    Ends with one Hessian at a point so near the minimum that it is the minimum's own to 5e-11, and the Newton step
     there. Where gradients shrink so slowly that the Hessian comes cheaper than going on, it is asked for on the way;
     where they do not shrink, damped Newton does the rest. What is promised is what `newton` promises without `confirm`.
 
