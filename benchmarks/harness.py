@@ -63,7 +63,7 @@ class Budget:
     most: int = 101
 
 
-BUDGETS = {"quick": Budget(20, 4), "full": Budget(600, 40)}
+BUDGETS = {"quick": Budget(15, 3), "full": Budget(600, 40)}
 
 
 # --- processes -----------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ def probe(case: Case, name: str, best: float | None, budget: Budget) -> Probe:
             raise
         return Probe([Measured(name, name, OTHER, None, math.nan, (), note=f"not installed: {error.name}")])
     job = {"job": "probe", "spec": list(case.spec), "method": name, "best": best, "accuracy": case.accuracy}
-    if method.family == OURS and case.spec.kind in LOSSES:
+    if name == case.ours and case.spec.kind in LOSSES:
         child(job | {"job": "warm"}, START_UP)
     report = child(job, budget.probe)
     empty = Measured(name, method.label, method.family, None, math.nan, ())

@@ -24,6 +24,12 @@ def time(seconds: float) -> str:
     return "–" if math.isnan(seconds) else f"{seconds * 1e9:.3g} ns"
 
 
+def by_default(result: CaseResult, ours: Measured, peer: Measured) -> str:
+    """The same ratio for ours as it comes, to rounding, where it is not that which counts."""
+    others = [row for row in result.of("ours") if math.isnan(row.tolerance) and row.reached and row != ours]
+    return "".join(f"; at its default tolerance {ratio(row, peer):.3g}×" for row in others)
+
+
 def there(ours: Measured | None) -> str:
     """Why ours does not count, or nothing."""
     if ours is None or not ours.times:
@@ -50,7 +56,7 @@ class Faster:
             return self.none_there(asked, ours, peers)
         found = ratio(ours, peer)
         text = f"{found:.3g}× ({time(ours.seconds)}; {peer.label} {time(peer.seconds)})"
-        return Verdict(asked, text, found >= self.at_least)
+        return Verdict(asked, text + by_default(result, ours, peer), found >= self.at_least)
 
     def none_there(self, asked: str, ours: Measured, peers: list[Measured]) -> Verdict:
         """Nobody got there: met when all that were stopped had been given the time, else open."""
