@@ -112,6 +112,36 @@ def test_softmax_with_two_classes_is_the_logit_when_the_priors_match(intercept):
     assert (softmax.bic_, softmax.aic_) == pytest.approx((logit.bic_, logit.aic_), rel=1e-10)
 
 
+@pytest.mark.parametrize(("unit", "mean"), [(1e3, 0.0), (1e6, 5.0), (1e8, 0.0)])
+def test_so_it_is_when_a_column_has_a_small_unit(unit, mean):
+    """The prior of its coefficient is then all but flat, and all that is known of what the classes share."""
+    X, y = rows_of(n=400)
+    X = (X - X.mean(axis=0)) / X.std(axis=0) * [1.0, unit, 1.0] + [0.0, unit * mean, 0.0]
+    logit = LOGIT(prior=Normal(2.5, 10.0)).fit(X, y)
+    softmax = LOGIT(prior=Normal(2.5 / np.sqrt(2), 10.0 / np.sqrt(2)), multi_class="softmax").fit(X, y)
+    # Variances of the shared part are right to eps √n unit; see `precision_of_roots`.
+    assert_allclose(softmax.log_evidence_, logit.log_evidence_, rtol=1e-10)
+    assert_allclose(softmax.predict_proba(X), logit.predict_proba(X), rtol=1e-7)
+    assert_allclose(softmax.predict_interval(X), logit.predict_interval(X), rtol=1e-7)
+
+
+@pytest.mark.parametrize("options", [{}, {"label_noise": 0.1}, {"label_noise": "estimate"}], ids=str)
+@pytest.mark.parametrize(("unit", "mean"), [(1.0, 0.0), (1e3, 5.0), (1e6, 0.0), (1e6, 5.0)])
+def test_what_all_classes_share_keeps_its_prior(unit, mean, options):
+    """Rows tell nothing of a shift of all K weight vectors: their average has the prior N(m₀, S₀/K) it began with."""
+    K, rng = 3, np.random.default_rng(5)
+    X, y = rows_of(n=400, K=K)
+    X = (X - X.mean(axis=0)) / X.std(axis=0) * [1.0, unit, 1.0] + [0.0, unit * mean, 0.0]
+    root = np.tril(rng.normal(size=(4, 4))) + 2 * np.eye(4)
+    m0, S0 = rng.normal(size=4) / [1.0, unit, 1.0, 1.0], root @ root.T
+    fitted = LOGIT(prior=Normal(mean=m0, cov=S0), **options).fit(X, y)
+    w, V = fitted.posterior_.mean.reshape(K, 4), fitted.posterior_.cov.reshape(K, 4, K, 4)
+    sd = np.sqrt(np.diag(S0) / K)
+    lost = 1e-10 + 10 * np.finfo(float).eps * np.sqrt(len(X) * np.diag(S0).max()) * unit * (1 + mean)
+    assert_allclose((w.mean(axis=0) - m0) / sd, 0.0, atol=lost)
+    assert_allclose(V.mean(axis=(0, 2)) / np.outer(sd, sd), S0 / K / np.outer(sd, sd), atol=lost)
+
+
 def test_the_learnt_scale_of_softmax_with_two_classes_is_that_of_the_logit_over_root_two():
     X, y = rows_of()
     logit = LOGIT(fit_intercept=False).fit(X, y)

@@ -6,7 +6,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.posterior import Gaussian
-from credibly.numerics.linalg import LARGEST_SCRATCH, PSD, scratch, semidefinite_root, stacked_factors, upper_factor
+from credibly.numerics.linalg import (
+    LARGEST_SCRATCH,
+    PSD,
+    bordered,
+    definite_or_none,
+    from_root,
+    from_upper,
+    scratch,
+    semidefinite_root,
+    smallest_pivot,
+    stacked_factors,
+    upper_factor,
+)
 
 EPS = np.finfo(float).eps
 
@@ -196,3 +208,38 @@ def test_a_prior_with_one_weight_behind_the_others_keeps_its_covariance():
     cov = np.array([[1.0, 1.0, 1.0], [1.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
     prior = Gaussian.from_mapped_moments(np.zeros(3), cov, np.eye(3), "the prior")
     assert_allclose(prior.precision.solve(np.eye(3)), cov, rtol=0, atol=20 * EPS)
+
+
+# --- factors from roots and from parts ----------------------------------------------------------------------
+
+
+def test_a_root_of_any_shape_gives_the_factor_of_its_product():
+    M = np.random.default_rng(0).normal(size=(4, 7))
+    assert_allclose(from_root(M).factor, np.linalg.cholesky(M @ M.T), rtol=1e-12, atol=1e-14)
+    R = np.triu(M[:, :4]) * [[1.0], [-1.0], [1.0], [-1.0]]
+    assert_allclose(from_upper(R).factor, np.linalg.cholesky(R.T @ R), rtol=1e-12, atol=1e-14)
+
+
+def test_a_root_keeps_what_its_product_would_round_away():
+    M = np.array([[1.0, 0.0], [1.0, 1e-12]])
+    assert from_root(M).factor[1, 1] == pytest.approx(1e-12, rel=1e-3)  # eps / 1e-12
+    assert definite_or_none(M @ M.T) is None
+
+
+def test_a_border_is_what_the_whole_matrix_has():
+    A = definite(6)
+    whole = bordered(PSD.of(A[:4, :4], "its corner"), A[:4, 4:], A[4:, 4:], "A")
+    assert_allclose(whole.factor, np.linalg.cholesky(A), rtol=1e-12, atol=1e-14)
+    with pytest.raises(NotPositiveDefinite, match="A is not positive definite"):
+        bordered(PSD.of(A[:4, :4], "its corner"), A[:4, 4:], A[4:, 4:] - 100 * np.eye(2), "A")
+
+
+def test_the_smallest_pivot_tells_what_was_cancelled():
+    A = np.array([[4.0, 0.0, 2.0], [0.0, 1.0, 0.0], [2.0, 0.0, 1.0 + 1e-6]])
+    assert smallest_pivot(PSD.of(A, "A")) == pytest.approx(1e-6, rel=1e-5)  # 1.000001 - 2²/4
+    assert smallest_pivot(PSD.diagonal(np.array([1e-9, 1e9]))) == 1.0
+
+
+@pytest.mark.parametrize("matrix", [np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[np.nan]]), np.array([[np.inf]])])
+def test_what_is_not_positive_definite_is_none(matrix):
+    assert definite_or_none(matrix) is None

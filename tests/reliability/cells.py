@@ -104,13 +104,14 @@ CELLS = [
     ),
     Input(
         "int64 at its limits",
-        "Numbers like others; softmax under a Normal prior in such units ends with a status that says it is flat.",
+        "Numbers like others; a Normal prior in such units is refused for softmax: all but flat, it is all there is of "
+        "what the classes share.",
         table(lambda X: np.where(X > np.median(X), INT.max, INT.min)),
-        {"every": FITS, "… softmax": Fits(warns="numerically flat here. Rescale the columns"), **NO_COUNTS},
+        {"every": FITS, "… softmax": SINGULAR, **NO_COUNTS},
     ),
     Input(
         "uint64 beyond 2^63",
-        "As int64, refused for softmax as singular; NaiveBayes warns of whole numbers that are no counts.",
+        "As int64; NaiveBayes warns of whole numbers that are no counts.",
         table(lambda X: np.uint64(2**63) + np.abs(whole(X)).astype(np.uint64) * np.uint64(10**16)),
         {"every": FITS, "… softmax": SINGULAR, "NaiveBayes": COUNTS_LIKE, "yes and no": Refused("holds 0 or 1")},
     ),

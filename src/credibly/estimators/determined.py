@@ -10,7 +10,8 @@ from credibly.errors import CollinearityError, SeparationError
 from credibly.estimators.containers import named
 from credibly.estimators.problem import Learnt, Problem
 from credibly.estimators.wide_learning import refuse_wide
-from credibly.inference.objective import Contrast, row_slopes, scores
+from credibly.inference.contrasts import Contrast
+from credibly.inference.objective import row_slopes, scores
 from credibly.model.likelihoods.families import NegativeBinomial, Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs, true_likelihood

@@ -23,8 +23,8 @@ from credibly.errors import UnreliableWarning
 from credibly.estimators.learning import objective_of
 from credibly.estimators.problem import Problem
 from credibly.inference.evidence import curvature_slope_sum
-from credibly.inference.objective import PriorDensity
 from credibly.inference.posterior import Gaussian
+from credibly.inference.prior_density import PriorDensity
 from credibly.inference.targets import WeightTarget
 from credibly.numerics.arrays import Array
 

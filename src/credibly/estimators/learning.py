@@ -15,11 +15,13 @@ from credibly.estimators.determined import refuse_collinear, refuse_infinite, re
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.wide_learning import learn_wide, refuse_wide
 from credibly.inference.adf import Belief, adf
+from credibly.inference.contrasts import sum_to_zero
 from credibly.inference.evidence import Maximum, ScaledPriors, maximise_evidence
 from credibly.inference.jeffreys import jeffreys
 from credibly.inference.laplace import laplace, sampled_start, stochastic_gradient
-from credibly.inference.objective import Objective, PriorDensity, Raw
+from credibly.inference.objective import Objective, Raw
 from credibly.inference.posterior import Gaussian, InferenceResult, WeightPosterior
+from credibly.inference.prior_density import PriorDensity
 from credibly.inference.several_starts import best_laplace
 from credibly.inference.student import IndependentStudent
 from credibly.model.likelihoods import Likelihood
@@ -242,11 +244,3 @@ def _with_jeffreys(problem: Problem, choice: Jeffreys, search: Search) -> Learnt
     objective = objective_of(problem, None, contrast)
     result = jeffreys(objective, first_point(problem, None, contrast), search.controls)
     return Learnt(result, None, contrast, result.solution.status, choice)
-
-
-def sum_to_zero(n_outputs: int) -> Array:
-    """Orthonormal columns that span the weight vectors adding to zero over classes, (K, K-1); [[1]] for one."""
-    if n_outputs == 1:
-        return np.eye(1)
-    centring = np.eye(n_outputs) - 1.0 / n_outputs
-    return np.linalg.qr(centring[:, :-1])[0]

@@ -22,8 +22,8 @@ from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.stored import AnyTable, AnyTraining, read_stored, stored_rows, with_references
 from credibly.estimators.validation import all_or_nothing, read_training
 from credibly.estimators.wide_learning import refuse_large
-from credibly.inference.objective import PriorDensity
 from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.inference.prior_density import PriorDensity
 from credibly.inference.student import IndependentStudent
 from credibly.model.likelihoods.families import Gaussian as Normally
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood

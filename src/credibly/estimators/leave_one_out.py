@@ -107,7 +107,7 @@ def _one_score(likelihood: Likelihood, fit: Fit, part: Block) -> Array:
 
 
 def _several_scores(likelihood: Categorical | NoisyCategorical, fit: Fit, part: Block) -> Array:
-    scores, y, w = fit.posterior.scores(part.X), np.asarray(part.y), part.weights
+    scores, y, w = fit.posterior.determined_scores(part.X), np.asarray(part.y), part.weights
     if isinstance(likelihood, Categorical):
         at = likelihood.expand(y, scores.mean)
         grad, W = at.grad, likelihood.curvature(at.proba)

@@ -354,7 +354,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         if isinstance(posterior, DrawnPosterior):
             return rows.map(lambda part: drawn_log_proba(predictive, drawn_scores(posterior, part.X)))
         log_proba = predictive.plug_in if self.prior_ is None else predictive.log_proba
-        return rows.map(lambda part: log_proba(posterior.scores(part.X)))
+        return rows.map(lambda part: log_proba(posterior.determined_scores(part.X)))
 
     @lazily(intervals)
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
@@ -378,7 +378,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         posterior = self.posterior_
         if isinstance(posterior, DrawnPosterior):
             return rows.map(lambda part: weighted_interval(predictive, drawn_scores(posterior, part.X), level))
-        return rows.map(lambda part: predictive.interval(posterior.scores(part.X), level))
+        return rows.map(lambda part: predictive.interval(posterior.determined_scores(part.X), level))
 
     def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
         """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""

@@ -8,15 +8,9 @@ import numpy as np
 
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_separated
-from credibly.estimators.learning import (
-    explicit_prior,
-    first_point,
-    learn,
-    learn_scales,
-    objective_of,
-    sum_to_zero,
-)
+from credibly.estimators.learning import explicit_prior, first_point, learn, learn_scales, objective_of
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.inference.contrasts import sum_to_zero
 from credibly.inference.label_noise import (
     FlipBelief,
     JointObjective,
@@ -26,7 +20,7 @@ from credibly.inference.label_noise import (
     integrate_flips,
     noise_modes,
 )
-from credibly.inference.objective import PriorDensity
+from credibly.inference.prior_density import PriorDensity
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical

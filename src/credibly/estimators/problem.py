@@ -10,8 +10,8 @@ from credibly.inference.frame import Frame
 from credibly.inference.importance import Pairs
 from credibly.inference.label_noise import NoiseMode
 from credibly.inference.laplace import Controls
-from credibly.inference.objective import PriorDensity
 from credibly.inference.posterior import InferenceResult, WeightPosterior
+from credibly.inference.prior_density import PriorDensity
 from credibly.inference.targets import Target
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape

@@ -109,6 +109,10 @@ class DrawnPosterior(DataUnits):
         """Mean and variance of the scores for rows Z of the design in the frame."""
         return replace(self.around, gaussian=self.gaussian).scores(Z)
 
+    def determined_scores(self, Z: DesignMatrix) -> Scores:
+        """The same, less the mean over classes."""
+        return replace(self.around, gaussian=self.gaussian).determined_scores(Z)
+
 
 def drawn_scores(posterior: DrawnPosterior, Z: DesignMatrix) -> DrawnScores:
     """Scores of rows Z of the design at every draw."""

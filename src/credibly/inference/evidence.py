@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.data.source import Block, Rows, add
+from credibly.inference.contrasts import centring
 from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
 from credibly.inference.objective import Objective, score
 from credibly.inference.posterior import Gaussian, InferenceResult
@@ -124,14 +125,14 @@ def _(likelihood: Likelihood, rows: Block, posterior: Gaussian) -> Array:
 
 @curvature_slopes.register
 def _(likelihood: Categorical, rows: Block, posterior: Gaussian) -> Array:
-    f, V = posterior.class_scores(rows.X, likelihood.n_classes)
+    f, V = posterior.class_scores(rows.X, centring(likelihood.n_classes))
     slopes = likelihood.curvature_slope(likelihood.mean(f), V)
     return slopes if rows.weight is None else slopes * rows.weight[:, None]
 
 
 @curvature_slopes.register
 def _(likelihood: NoisyCategorical, rows: Block, posterior: Gaussian) -> Array:
-    f, V = posterior.class_scores(rows.X, likelihood.n_classes)
+    f, V = posterior.class_scores(rows.X, centring(likelihood.n_classes))
     slopes = likelihood.curvature_slope(likelihood.expand(rows.y, f), V)
     return slopes if rows.weight is None else slopes * rows.weight[:, None]
 

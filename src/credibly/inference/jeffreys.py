@@ -17,15 +17,9 @@ import numpy as np
 
 from credibly.data.source import Block, Sums, add
 from credibly.errors import NotPositiveDefinite
+from credibly.inference.contrasts import Contrast
 from credibly.inference.laplace import MANY_ROWS, Controls, laplace
-from credibly.inference.objective import (
-    Contrast,
-    Objective,
-    expected_information,
-    row_slopes,
-    score,
-    scores,
-)
+from credibly.inference.objective import Objective, expected_information, row_slopes, score, scores
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.inference.several_starts import near_rows_only
 from credibly.model.likelihoods import Categorical, Likelihood
@@ -155,7 +149,6 @@ def _(likelihood: Likelihood, rows: Block, W: Array, spread: Gaussian, chain: Co
 
 @_slopes.register
 def _(likelihood: Categorical, rows: Block, W: Array, spread: Gaussian, chain: Contrast) -> Array:
-    free = spread.class_scores(rows.X, chain.contrast.shape[1]).variance
-    V = free if chain.identity else chain.contrast @ free @ chain.contrast.T
+    V = spread.class_scores(rows.X, chain.contrast).variance
     slopes = likelihood.curvature_slope(likelihood.mean(np.asarray(rows.X @ W.T)), V)
     return slopes if rows.weight is None else slopes * rows.weight[:, None]

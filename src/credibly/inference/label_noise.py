@@ -28,7 +28,7 @@ from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.caching import cached_property
-from credibly.numerics.linalg import PSD
+from credibly.numerics.linalg import PSD, bordered, from_root
 from credibly.numerics.newton import Local, Solution, Status, newton
 from credibly.numerics.quadrature import gauss_hermite
 from credibly.numerics.special import LOG_2PI, log_sigmoid, log_sum_exp, sigmoid
@@ -118,20 +118,21 @@ class JointObjective:
             log_likelihood, by_weight, by_flip, H, cross, square = self._sums(weights, x)
         J, chain, prior = self.belief.slope(theta), weights.chain, weights.prior
         by_theta = np.asarray(by_flip) @ J
-        pull, curvature = (0.0, 0.0) if prior is None else (prior.pull(x), prior.curvature(x))
+        pull = 0.0 if prior is None else prior.pull(x)
         value = -float(log_likelihood) - weights.log_prior(x) - self.belief.log_density(theta)
         grad = np.concatenate([pull - chain.free(np.asarray(by_weight)), self.belief.pull(theta) - by_theta])
         corner = -chain.free(np.asarray(cross)) @ J
         # d²ε/dθ² = (1 - 2u) dε/dθ with u = σ(θ)
         low = J.T @ np.asarray(square) @ J + np.diag(self.belief.curvature(theta))
         bend = np.diag(by_theta * (sigmoid(-theta) - sigmoid(theta)))
-        hessian = np.block([[chain.free_both(np.asarray(H)) + curvature, corner], [corner.T, low - bend]])
+        information = chain.free_both(np.asarray(H))
 
         def stand_in() -> PSD:
             return PSD.of(block_diag(weights.stand_in(x).matrix, low), "the expected joint information")
 
         try:
-            return Local(value, grad, PSD.of(hessian, "the joint precision"), stand_in=stand_in)
+            upper = chain.precision(information, prior, x, weights.least_pivot)
+            return Local(value, grad, bordered(upper, corner, low - bend, "the joint precision"), stand_in=stand_in)
         except NotPositiveDefinite:
             return Local(value, grad, stand_in(), replaced=True)
 
@@ -283,5 +284,5 @@ def _without_last(joint: Gaussian, size: int) -> Gaussian:
     """
     M = joint.mean.size - size
     order = np.r_[M : M + size, :M]
-    factor = PSD.of(joint.precision.matrix[np.ix_(order, order)], "the joint precision").factor
+    factor = from_root(joint.precision.factor[order]).factor
     return Gaussian(joint.mean[:M], PSD(np.asfortranarray(factor[size:, size:])))

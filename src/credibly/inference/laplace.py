@@ -11,7 +11,7 @@ from credibly.inference.objective import MOST_FUSED_COLUMNS, Objective
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD
+from credibly.numerics.linalg import PSD, smallest_pivot
 from credibly.numerics.newton import Local, Report, Solution, Status, newton, silent
 from credibly.numerics.quasi_newton import SLOWER, Passes, Start, quasi_newton
 from credibly.numerics.sgd import averaged_sweep
@@ -172,7 +172,8 @@ class _Climb:
         except _OverfittedSample:
             self.x = watched.x
             raise
-        if part.prior is None and not _determined(found.local.hessian):
+        # Rounding may be taken for curvature by a factorisation.
+        if part.prior is None and smallest_pivot(found.local.hessian) <= RANK:
             raise NotPositiveDefinite("Columns are constant, or dependent, in this part of the rows.")
         self.x = found.x
         return found
@@ -192,11 +193,6 @@ class _Climb:
         far, self.bend = np.isinf(self.bend), found.bend
         self.likely_bend = STRAIGHTER * self.bend if far else self.bend
         return found._replace(bend=self.likely_bend)
-
-
-def _determined(hessian: PSD) -> bool:
-    """Whether no weight is left open but for rounding, which a factorisation may take for curvature."""
-    return bool((np.diag(hessian.factor) ** 2 > RANK * np.diag(hessian.matrix)).all())
 
 
 def sample_sizes(objective: Objective, n_weights: int) -> list[int]:

@@ -24,7 +24,7 @@ from credibly.inference.free_density import Derivatives, Target, agrees_with_com
 from credibly.inference.posterior import Gaussian
 from credibly.numerics import derivatives as d
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD
+from credibly.numerics.linalg import PSD, from_root
 from credibly.numerics.newton import Local, Solution, Status, newton
 from credibly.numerics.special import LOG_2PI
 from credibly.numerics.transforms import Box
@@ -179,8 +179,7 @@ def _peak(target: Target, u: Array, B: Array, H: Array) -> Peak:
         )
     lengths = np.linalg.norm(B, axis=1)
     root = np.linalg.solve(B / lengths[:, None], PSD.of(H, "the precision").factor / lengths[:, None])
-    R = np.linalg.qr(root.T, mode="r")
-    precision = PSD(np.asfortranarray((R * np.sign(np.diag(R))[:, None]).T))
+    precision = from_root(root)
     return Peak(Gaussian(u, precision), target.value(u) + 0.5 * (u.size * LOG_2PI - precision.logdet))
 
 

@@ -13,14 +13,16 @@ f     scores ZWᵀ                                                      (n,) or 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial, singledispatch
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from credibly.data.source import WORTH_THREADS, Block, MemoryRows, Rows, Sums, add
 from credibly.errors import NotPositiveDefinite
+from credibly.inference.contrasts import CANCELLED, ROUGH, ClassWeights, Contrast
 from credibly.inference.first_step import stretch_from_zero
 from credibly.inference.frame import Frame
+from credibly.inference.prior_density import PriorDensity
 from credibly.inference.shared_table import SharedTable
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood
 from credibly.model.likelihoods.families import Poisson
@@ -34,31 +36,6 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, softmax_information, weighted_gram
 from credibly.numerics.newton import Local
-
-
-class PriorDensity(Protocol):
-    """What a search asks of a prior over the free weights."""
-
-    @property
-    def mean(self) -> Array:
-        """Where searches start."""
-
-    @property
-    def log_concave(self) -> bool:
-        """Whether `curvature` is positive definite everywhere."""
-
-    def logpdf(self, x: Array, /) -> Array:
-        """Log density at x."""
-
-    def pull(self, x: Array, /) -> Array:
-        """Gradient of minus the log density."""
-
-    def curvature(self, x: Array, /) -> Array:
-        """Hessian of minus the log density."""
-
-    def stand_in(self, x: Array, /) -> Array:
-        """A positive definite matrix to use where `curvature` is not."""
-
 
 MOST_FUSED_COLUMNS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
 MOST_FUSED_WEIGHTS = 2048  # of all classes: a block's information is held for each thread, and added to the others'
@@ -260,30 +237,6 @@ def compiled_pays(kind: str, rows: Rows, W: Array, walk: Pass = EXPANSION) -> bo
     return dense and small and fused.pays(kind, rows.n_rows * W.size)
 
 
-class Contrast:
-    """Weight vector k is Σ_j contrast[k, j] x_j; gradients and Hessians go the other way."""
-
-    def __init__(self, contrast: Array) -> None:
-        self.contrast = contrast
-        self.identity = bool(np.array_equal(contrast, np.eye(len(contrast))))
-
-    def weights(self, x: Array) -> Array:
-        """One weight vector per class, (…, K, D), from the free ones, (…, J·D)."""
-        free = x.reshape(*x.shape[:-1], self.contrast.shape[1], -1)
-        return free if self.identity else self.contrast @ free
-
-    def free(self, by_weight: Array) -> Array:
-        """The chain rule on the first axis."""
-        if self.identity:
-            return by_weight
-        per_class = by_weight.reshape(len(self.contrast), -1)
-        return np.asarray(self.contrast.T @ per_class).reshape(-1, *by_weight.shape[1:])
-
-    def free_both(self, by_weights: Array) -> Array:
-        """The chain rule on both axes of a matrix."""
-        return by_weights if self.identity else self.free(self.free(by_weights).T)
-
-
 @dataclass(frozen=True)
 class Objective:
     """Minus log p(y | w) p(w), up to the evidence.
@@ -298,6 +251,8 @@ class Objective:
         only K - 1 combinations of the K vectors are determined.
     raw : Raw, optional
         The same rows before the design was made of them, for likelihoods that have a compiled kernel.
+    least_pivot : float
+        Of Cholesky's factor of a Hessian, below which classes that are shifted alike get a factorisation of their own.
     """
 
     likelihood: AnyLikelihood
@@ -305,30 +260,31 @@ class Objective:
     prior: PriorDensity | None
     contrast: Array
     raw: Raw | None = None
+    least_pivot: float = CANCELLED
 
     def sample(self, rng: np.random.Generator, size: int) -> "Objective":
         """The objective estimated from a random part of the rows; rare classes have their share of it."""
         likelihood = self.likelihood
         n_classes = 2 * likelihood.two_labels if isinstance(likelihood, Likelihood) else likelihood.n_classes
         if self.raw is None:
-            return replace(self, rows=self.rows.sample(rng, size, n_classes))
+            return replace(self, rows=self.rows.sample(rng, size, n_classes), least_pivot=ROUGH)
         rows, frame = self.raw.rows.sample(rng, size, n_classes), self.raw.frame
         if rows.X.size < WORTH_THREADS:
             rows = rows.on_threads(1)  # looked at a few times only: helpers would come too late
-        return replace(self, rows=rows.through(frame.design), raw=Raw.of(rows, frame))
+        return replace(self, rows=rows.through(frame.design), raw=Raw.of(rows, frame), least_pivot=ROUGH)
 
     def expand(self, x: Array) -> Local:
         """Value, gradient and Hessian at x: one pass over the rows."""
         log_likelihood, gradient, hessian = self._sum(EXPANSION, self.chain.weights(x))
         value = -float(log_likelihood) - self.log_prior(x)
         grad = self._prior_pull(x) - self.chain.free(np.asarray(gradient))
-        H = self.chain.free_both(np.asarray(hessian)) + (0.0 if self.prior is None else self.prior.curvature(x))
-        what = "the observed information" if self.prior is None else "the posterior precision"
+        information = self.chain.free_both(np.asarray(hessian))
+        precision = partial(self.chain.precision, information, self.prior, x, self.least_pivot)
         if self.log_concave:
-            return Local(value, grad, PSD.of(H, what), stretch=stretch(self.likelihood, x, float(log_likelihood)))
+            return Local(value, grad, precision(), stretch=stretch(self.likelihood, x, float(log_likelihood)))
         stand_in = partial(self.stand_in, x)
         try:
-            return Local(value, grad, PSD.of(H, what), stand_in=stand_in)
+            return Local(value, grad, precision(), stand_in=stand_in)
         except NotPositiveDefinite:
             return Local(value, grad, stand_in(), replaced=True)
 
@@ -382,6 +338,7 @@ class Objective:
         return 0.0 if self.prior is None else self.prior.pull(x)
 
     @cached_property
-    def chain(self) -> "Contrast":
+    def chain(self) -> Contrast:
         """How weight vectors depend on the free weights."""
-        return Contrast(self.contrast)
+        chain = Contrast(self.contrast)
+        return chain if isinstance(self.likelihood, Likelihood) or not chain.identity else ClassWeights(self.contrast)

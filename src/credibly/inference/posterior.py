@@ -20,9 +20,10 @@ from scipy.special import ndtr, ndtri
 
 from credibly.data.threads import blas_threads, single_threaded_blas
 from credibly.errors import InputError, NotPositiveDefinite
+from credibly.inference.contrasts import centring
 from credibly.inference.frame import Frame
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD, DesignMatrix, upper_factor
+from credibly.numerics.linalg import PSD, DesignMatrix, from_upper, upper_factor
 from credibly.numerics.low_rank import WidePrecision
 from credibly.numerics.newton import Solution
 from credibly.numerics.special import LOG_2PI
@@ -61,7 +62,7 @@ class Gaussian:
         R = upper_factor(PSD.of(cov, f"the covariance of {what}").half_solve(np.asfortranarray(axes.T)))
         if not (np.isfinite(R).all() and np.diag(R).all()):
             raise NotPositiveDefinite(f"the precision of {what} is numerically singular.")
-        return cls(mean, PSD(np.asfortranarray((R * np.sign(np.diag(R))[:, None]).T)))
+        return cls(mean, from_upper(R))
 
     @property
     def log_concave(self) -> bool:
@@ -70,13 +71,18 @@ class Gaussian:
 
     def pull(self, w: Array) -> Array:
         """Gradient of minus the log density."""
-        return np.asarray(self.precision.matrix @ (w - self.mean))
+        L = self.precision.factor  # the product L Lᵀ would lose what the prior says of directions it hardly knows
+        return np.asarray(L @ ((w - self.mean) @ L))
 
     def curvature(self, w: Array) -> Array:
         """Hessian of minus the log density: the precision, wherever."""
         return self.precision.matrix
 
     stand_in = curvature
+
+    def root(self, w: Array) -> Array:
+        """L with L Lᵀ the precision."""
+        return self.precision.factor
 
     def __repr__(self) -> str:
         return f"Gaussian(M={self.mean.size}, log|Λ|={self.precision.logdet:.4g})"
@@ -97,12 +103,16 @@ class Gaussian:
         rows = np.asarray(Z if isinstance(Z, np.ndarray) else Z.toarray())
         return Scores(rows @ self.mean, (self.precision.half_solve(rows.T) ** 2).sum(axis=0))
 
-    def class_scores(self, Z: DesignMatrix, n_outputs: int) -> Scores:
-        """Mean and covariance of K scores per row, for K weight vectors stacked class by class."""
-        rows = np.asarray(Z if isinstance(Z, np.ndarray) else Z.toarray())
-        whitener = self.precision.inverse_root.reshape(self.mean.size, n_outputs, -1)
+    def class_scores(self, Z: DesignMatrix, contrast: Array) -> Scores:
+        """Mean and covariance of K scores per row: of combinations of the weight vectors that are stacked, (K, J).
+
+        Vectors are combined before anything is squared: what they have in common may be known so much less that it
+        would hide how they differ.
+        """
+        rows, J = np.asarray(Z if isinstance(Z, np.ndarray) else Z.toarray()), contrast.shape[1]
+        whitener = np.matmul(contrast, self.precision.inverse_root.reshape(self.mean.size, J, -1))
         white = np.einsum("mkd,nd->nkm", whitener, rows, optimize=True)
-        return Scores(rows @ self.mean.reshape(n_outputs, -1).T, white @ white.transpose(0, 2, 1))
+        return Scores(rows @ (contrast @ self.mean.reshape(J, -1)).T, white @ white.transpose(0, 2, 1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,9 +150,10 @@ class WideGaussian(Gaussian):
         """Mean and variance of the scores Zw, one per row."""
         return Scores(np.asarray(Z @ self.mean), self.precision.row_covariances(Z)[:, 0, 0])
 
-    def class_scores(self, Z: DesignMatrix, n_outputs: int) -> Scores:
-        """Mean and covariance of K scores per row, for K weight vectors stacked class by class."""
-        return Scores(np.asarray(Z @ self.mean.reshape(n_outputs, -1).T), self.precision.row_covariances(Z))
+    def class_scores(self, Z: DesignMatrix, contrast: Array) -> Scores:
+        """Mean and covariance of K scores per row: of combinations of the weight vectors that are stacked, (K, J)."""
+        mean = np.asarray(Z @ (contrast @ self.mean.reshape(contrast.shape[1], -1)).T)
+        return Scores(mean, contrast @ self.precision.row_covariances(Z) @ contrast.T)
 
 
 class InferenceResult(NamedTuple):
@@ -196,6 +207,10 @@ class DataUnits:
     @abstractmethod
     def scores(self, Z: DesignMatrix) -> Scores:
         """Mean and variance of the scores for rows Z of the design in the frame."""
+
+    @abstractmethod
+    def determined_scores(self, Z: DesignMatrix) -> Scores:
+        """The same of what probabilities depend on: scores of K classes less their mean."""
 
     def project(self, Phi: Array) -> Scores:
         """Mean and variance of the scores Φw for rows Φ (n, d+1) with ones last (without, if no intercept)."""
@@ -287,12 +302,12 @@ class WeightPosterior(DataUnits):
 
     def scores(self, Z: DesignMatrix) -> Scores:
         """Mean and variance of the scores for rows Z of the design in the frame."""
-        if len(self.contrast) == 1:
-            return self.gaussian.scores(Z)
-        free = self.gaussian.class_scores(Z, self.contrast.shape[1])
-        if np.array_equal(self.contrast, np.eye(len(self.contrast))):
-            return free
-        return Scores(free.mean @ self.contrast.T, self.contrast @ free.variance @ self.contrast.T)
+        return self.gaussian.scores(Z) if len(self.contrast) == 1 else self.gaussian.class_scores(Z, self.contrast)
+
+    def determined_scores(self, Z: DesignMatrix) -> Scores:
+        """The same, less the mean over classes."""
+        K = len(self.contrast)
+        return self.gaussian.scores(Z) if K == 1 else self.gaussian.class_scores(Z, centring(K) @ self.contrast)
 
 
 def _root(posterior: WeightPosterior) -> Array:

@@ -20,7 +20,8 @@ from scipy.linalg import null_space
 from scipy.optimize import brentq
 
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.objective import Contrast, Objective
+from credibly.inference.contrasts import Contrast
+from credibly.inference.objective import Objective
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD

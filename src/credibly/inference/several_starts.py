@@ -9,8 +9,9 @@ from scipy.sparse import csr_array
 from credibly.data.source import Block, MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
-from credibly.inference.objective import Objective, PriorDensity, row_slopes
+from credibly.inference.objective import Objective, row_slopes
 from credibly.inference.posterior import Gaussian, InferenceResult
+from credibly.inference.prior_density import PriorDensity
 from credibly.model.likelihoods import BernoulliDistribution
 from credibly.model.likelihoods.kinds import AnyLikelihood, concave_relative
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical

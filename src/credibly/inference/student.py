@@ -72,9 +72,12 @@ class IndependentStudent:
 
     def curvature(self, u: Array) -> Array:
         """Hessian of minus the log density; indefinite where a weight is far out."""
-        w = self._data_units(u)
-        spread = self._spread(w)
-        return self._in_frame((self.df + 1) * (self.df * self.scale**2 - w**2) / spread**2)
+        return self._in_frame(self._bend(u))
+
+    def root(self, u: Array) -> Array | None:
+        """B with `curvature` = B Bᵀ; None where a weight is so far out that there is none."""
+        bend = self._bend(u)
+        return self.axes * np.sqrt(bend) if (bend > 0).all() else None
 
     def stand_in(self, u: Array) -> Array:
         """Hessian of the Gaussian that has the same pull: always positive."""
@@ -85,6 +88,11 @@ class IndependentStudent:
 
     def _spread(self, w: Array) -> Array:
         return np.asarray(self.df * self.scale**2 + w**2)
+
+    def _bend(self, u: Array) -> Array:
+        """Minus the second derivative of the log density of each weight in data units."""
+        w = self._data_units(u)
+        return (self.df + 1) * (self.df * self.scale**2 - w**2) / self._spread(w) ** 2
 
     def _in_frame(self, diagonal: Array) -> Array:
         return np.asarray((self.axes * diagonal) @ self.axes.T)

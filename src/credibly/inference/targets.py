@@ -18,8 +18,9 @@ import numpy as np
 
 from credibly.data.source import Block, Rows, add
 from credibly.inference.label_noise import JointObjective
-from credibly.inference.objective import Objective, PriorDensity
+from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
+from credibly.inference.prior_density import PriorDensity
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical

@@ -85,8 +85,8 @@ class PSD(Definite):
     @classmethod
     def of(cls, matrix: Array, what: str) -> Self:
         """Factorise a matrix of which only the lower triangle is read; `what` names it in the error."""
-        factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
-        if info != 0 or not np.isfinite(factor.trace()):  # NaN passes LAPACK unnoticed
+        factor = _cholesky(matrix)
+        if factor is None:
             raise NotPositiveDefinite(f"{what} is not positive definite ({_smallest_eigenvalue(matrix)}).")
         return cls(factor)
 
@@ -157,6 +157,59 @@ class PSD(Definite):
     def logdet(self) -> float:
         """Log determinant of A."""
         return float(2 * np.log(np.diag(self.factor)).sum())
+
+
+def _cholesky(matrix: Array) -> Array | None:
+    factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+    return factor if info == 0 and np.isfinite(factor.trace()) else None  # NaN passes LAPACK unnoticed
+
+
+def definite_or_none(matrix: Array) -> PSD | None:
+    """As `PSD.of`, but None for a matrix that is not positive definite."""
+    factor = _cholesky(matrix)
+    return None if factor is None else PSD(factor)
+
+
+def from_upper(R: Array) -> PSD:
+    """RᵀR for an upper triangular R, whose diagonal may have either sign."""
+    return PSD(np.asfortranarray((R * np.sign(np.diag(R))[:, None]).T))
+
+
+def from_root(M: Array) -> PSD:
+    """M Mᵀ for an M of full row rank, by QR: to form the product would square the condition number.
+
+    Examples
+    --------
+    >>> from_root(np.array([[3.0, 4.0]])).factor
+    array([[5.]])
+    """
+    return from_upper(np.asarray(np.linalg.qr(M.T, mode="r")))
+
+
+def bordered(A: PSD, corner: Array, low: Array, what: str) -> PSD:
+    """[[A, corner], [cornerᵀ, low]].
+
+    Examples
+    --------
+    >>> bordered(PSD(np.eye(1)), np.array([[0.6]]), np.array([[1.0]]), "an example").factor
+    array([[1. , 0. ],
+           [0.6, 0.8]])
+    """
+    V = A.half_solve(np.asfortranarray(corner))
+    left = PSD.of(low - V.T @ V, what)
+    return PSD(np.asfortranarray(np.block([[A.factor, np.zeros_like(V)], [V.T, left.factor]])))
+
+
+def smallest_pivot(A: PSD) -> float:
+    """The least that the entries before it leave of a diagonal entry of A, as a share of it.
+
+    Examples
+    --------
+    >>> smallest_pivot(PSD(np.array([[1.0, 0.0], [3.0, 4.0]])))
+    0.64
+    """
+    squares = A.factor**2
+    return float((np.diag(squares) / squares.sum(axis=1)).min())
 
 
 def semidefinite_root(A: Array, what: str, noise: float = 0.0) -> Array:
