@@ -1,6 +1,7 @@
 """When the compiled kernels are loaded: a decision about time that must never change an answer."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,7 @@ def test_compiled_code_older_than_any_source_is_forgotten(tmp_path, monkeypatch)
     ]:
         path.write_text("")
         os.utime(path, (when, when))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr(fused, "__file__", str(tmp_path / "fused.py"))
     monkeypatch.setattr(fused, "_last_changed", fused._last_changed.__wrapped__)
     fused._forget_stale.__wrapped__()
@@ -89,11 +91,30 @@ def test_compiled_code_older_than_any_source_is_forgotten(tmp_path, monkeypatch)
     assert not fused.compiled_before.__wrapped__("_fused_a")
 
 
+@pytest.mark.skipif(not fused.available(), reason="numba, a core dependency, cannot be imported here")
+def test_compiled_code_is_looked_for_where_numba_keeps_it(tmp_path, monkeypatch):
+    """Beside the sources; where those may not be written, as in a container, with the user's caches; or as told."""
+    from numba.core.caching import _CacheLocator
+    from numba.misc.appdirs import AppDirs
+
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    sources = Path(fused.__file__).parent
+    own = _CacheLocator.get_suitable_cache_subpath(fused.__file__)
+    assert fused._compiled_folder() == sources / "__pycache__"
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    assert fused._compiled_folder() == Path(AppDirs(appname="numba", appauthor=False).user_cache_dir) / own
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert fused._compiled_folder() == Path(AppDirs(appname="numba", appauthor=False).user_cache_dir) / own
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "told"))
+    assert fused._compiled_folder() == tmp_path / "told" / own
+
+
 def test_compiled_code_that_another_process_removed_first_is_no_error(tmp_path, monkeypatch):
     held = tmp_path / "__pycache__"
     held.mkdir()
     (tmp_path / "_fused_a.py").write_text("")
     (held / "_fused_a.take_up-1.nbi").symlink_to(held / "gone")
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
     monkeypatch.setattr(fused, "__file__", str(tmp_path / "fused.py"))
     monkeypatch.setattr(fused, "_last_changed", fused._last_changed.__wrapped__)
     fused._forget_stale.__wrapped__()

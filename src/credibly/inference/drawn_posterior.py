@@ -105,13 +105,9 @@ class DrawnPosterior(DataUnits):
         """`size` draws of the weight vectors in the frame, (size, K, D), with replacement."""
         return self.vectors(self.free.choose(rng, size))
 
-    def scores(self, Z: DesignMatrix) -> Scores:
-        """Mean and variance of the scores for rows Z of the design in the frame."""
-        return replace(self.around, gaussian=self.gaussian).scores(Z)
-
-    def determined_scores(self, Z: DesignMatrix) -> Scores:
-        """The same, less the mean over classes."""
-        return replace(self.around, gaussian=self.gaussian).determined_scores(Z)
+    def combined_scores(self, Z: DesignMatrix, contrast: Array) -> Scores:
+        """Mean and variance of the scores of combinations of the free weight vectors, (K, J), for rows Z."""
+        return replace(self.around, gaussian=self.gaussian).combined_scores(Z, contrast)
 
 
 def drawn_scores(posterior: DrawnPosterior, Z: DesignMatrix) -> DrawnScores:

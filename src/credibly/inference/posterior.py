@@ -205,12 +205,17 @@ class DataUnits:
         return np.asarray(Z @ V.reshape(-1, V.shape[-1]).T).reshape(Z.shape[0], len(V), -1).swapaxes(0, 1)
 
     @abstractmethod
+    def combined_scores(self, Z: DesignMatrix, contrast: Array) -> Scores:
+        """Mean and variance of the scores of combinations of the free weight vectors, (K, J), for rows Z."""
+
     def scores(self, Z: DesignMatrix) -> Scores:
         """Mean and variance of the scores for rows Z of the design in the frame."""
+        return self.combined_scores(Z, self.contrast)
 
-    @abstractmethod
     def determined_scores(self, Z: DesignMatrix) -> Scores:
         """The same of what probabilities depend on: scores of K classes less their mean."""
+        K = len(self.contrast)
+        return self.combined_scores(Z, self.contrast if K == 1 else centring(K) @ self.contrast)
 
     def project(self, Phi: Array) -> Scores:
         """Mean and variance of the scores Φw for rows Φ (n, d+1) with ones last (without, if no intercept)."""
@@ -300,14 +305,9 @@ class WeightPosterior(DataUnits):
         """`size` draws of the weight vectors in the frame, (size, K, D)."""
         return self.vectors(self.gaussian.sample(rng, size))
 
-    def scores(self, Z: DesignMatrix) -> Scores:
-        """Mean and variance of the scores for rows Z of the design in the frame."""
-        return self.gaussian.scores(Z) if len(self.contrast) == 1 else self.gaussian.class_scores(Z, self.contrast)
-
-    def determined_scores(self, Z: DesignMatrix) -> Scores:
-        """The same, less the mean over classes."""
-        K = len(self.contrast)
-        return self.gaussian.scores(Z) if K == 1 else self.gaussian.class_scores(Z, centring(K) @ self.contrast)
+    def combined_scores(self, Z: DesignMatrix, contrast: Array) -> Scores:
+        """Mean and variance of the scores of combinations of the free weight vectors, (K, J), for rows Z."""
+        return self.gaussian.scores(Z) if len(contrast) == 1 else self.gaussian.class_scores(Z, contrast)
 
 
 def _root(posterior: WeightPosterior) -> Array:

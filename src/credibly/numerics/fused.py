@@ -5,9 +5,12 @@ standardised, scored and summed in tiles that stay in cache. Where the compiler 
 """
 
 import logging
+import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache, partial
+from hashlib import sha1
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -97,9 +100,9 @@ class _Ledger:
 
 @cache
 def compiled_before(module: str) -> bool:
-    """Whether an earlier process has left this module, compiled, beside the sources, newer than those."""
+    """Whether an earlier process has left this module, compiled, newer than the sources."""
     changed = _last_changed()
-    left = Path(__file__).parent.glob(f"__pycache__/{module}.take_up-*.nbi")  # which is made of the others
+    left = _compiled_folder().glob(f"{module}.take_up-*.nbi")  # which is made of the others
     return any(index.stat().st_mtime >= changed for index in left)
 
 
@@ -358,10 +361,32 @@ def _last_changed() -> float:
     return max(source.stat().st_mtime for source in Path(__file__).parent.glob("_fused_*.py"))
 
 
+def _compiled_folder() -> Path:
+    """Where numba keeps what it compiled: as told by NUMBA_CACHE_DIR, beside the sources, or else with a user's caches.
+
+    Asking numba would import it, which takes longer than most fits.
+    """
+    here = Path(__file__).absolute().parent
+    beside = here / "__pycache__"
+    kept = os.environ.get("NUMBA_CACHE_DIR") or None
+    if kept is None and os.access(beside if beside.exists() else here, os.W_OK):
+        return beside
+    own = f"{here.name}_{sha1(str(here).encode(), usedforsecurity=False).hexdigest()}"
+    return (_user_caches() if kept is None else Path(kept)) / own
+
+
+def _user_caches() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "numba" / "Cache"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "numba"
+    return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "numba"
+
+
 @cache
 def _forget_stale() -> None:
     """Remove compiled code that is older than any of its sources: numba looks only at the file of the function."""
-    for index in Path(__file__).parent.glob("__pycache__/_fused_*.nbi"):
+    for index in _compiled_folder().glob("_fused_*.nbi"):
         try:
             if index.stat().st_mtime < _last_changed():
                 index.unlink()
