@@ -49,6 +49,8 @@ def test_paths_that_are_none(tmp_path):
         ParquetRows([], "y")
     with pytest.raises(InputError, match="Expected a path"):
         ParquetRows([3], "y")
+    with pytest.raises(TableError, match=r"s3://bucket/a.parquet is an address; .* read it with Dask"):
+        ParquetRows("s3://bucket/a.parquet", "y")
     path = written(tmp_path / "a.parquet")
     with pytest.raises(TableError, match=r"a.parquet is given twice"):
         ParquetRows([path, str(tmp_path / "*.parquet")], "y")

@@ -22,6 +22,7 @@ from credibly.errors import DataWarning, InputError, TableError
 
 READ_AHEAD = 1 << 19  # bytes of a column that are fetched at a time: a whole row group of all columns may be gigabytes
 THRIFT_LIMIT = 1 << 28  # bytes and items of metadata, so that a damaged file cannot ask for all memory
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # with two letters at least: one is a drive
 HIVE = re.compile(r"[^=]+=.*")  # a folder that stands for the value of a column
 ROW_NAMES = re.compile(r"__index_level_\d+__")  # what pandas makes of an index without a name
 
@@ -213,6 +214,11 @@ def _expanded(path: object) -> list[Path]:
         return found
     if one.exists():
         return [one]
+    if URL.match(str(path)):
+        raise TableError(
+            f"{path} is an address; files of this machine are read. Mount or copy it, or read it with Dask, whose arrays "
+            "and data frames fit takes as they are."
+        )
     if not has_magic(str(path)):
         raise TableError(f"There is no file {one}.")
     found = sorted(Path(it) for it in glob(str(path), recursive=True) if Path(it).is_file())
