@@ -216,8 +216,8 @@ def _expanded(path: object) -> list[Path]:
         return [one]
     if URL.match(str(path)):
         raise TableError(
-            f"{path} is an address; files of this machine are read. Mount or copy it, or read it with Dask, whose arrays "
-            "and data frames fit takes as they are."
+            f"{path} is an address; files of this machine are read. Mount or copy it, or read it with Dask, whose "
+            "arrays and data frames fit takes as they are."
         )
     if not has_magic(str(path)):
         raise TableError(f"There is no file {one}.")
