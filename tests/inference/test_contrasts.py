@@ -10,13 +10,13 @@ from credibly.inference.contrasts import (
     CANCELLED,
     ClassWeights,
     Contrast,
-    information_root,
+    information_roots,
     precision_of_roots,
     sum_to_zero,
 )
 from credibly.inference.posterior import Gaussian
 from credibly.inference.student import IndependentStudent
-from credibly.numerics.linalg import PSD, softmax_information, weighted_gram
+from credibly.numerics.linalg import PSD, Roots, softmax_information, weighted_gram
 
 K, D, N = 3, 3, 2000
 EPS = np.finfo(float).eps
@@ -58,7 +58,9 @@ def check(precision: PSD, pairs: list[np.ndarray], axes: np.ndarray, bend: np.nd
     """Variances are right but for eps √(I/P), the square root of what Cholesky of the sum loses; see the docstring."""
     want, logdet = exact_covariance(pairs, axes, bend)
     sd, root = np.sqrt(np.diag(want)), precision.inverse_root
-    widest = np.linalg.norm(np.linalg.solve(axes * np.sqrt(bend), np.eye(K * D)), 2)  # sd that the prior has anywhere
+    widest = np.linalg.norm(
+        np.linalg.solve(axes * np.sqrt(np.abs(bend)), np.eye(K * D)), 2
+    )  # sd that the prior has anywhere
     # What is left to Cholesky is right to 5e-11; a factor of ten for the size of the matrix.
     lost = 5e-11 + 10 * EPS * np.sqrt(N) * widest
     assert_allclose((root.T @ root - want) / np.outer(sd, sd), 0.0, atol=lost)
@@ -84,18 +86,30 @@ def test_so_it_does_under_a_student_prior(unit, mean):
     check(precision, pairs, axes, 5.0 * (4.0 - z2) / (scale * (4.0 + z2)) ** 2)  # of (ν+1)/2 log(1 + z²/ν), ν = 4
 
 
-def test_the_root_of_a_student_prior_is_that_of_its_curvature():
+@pytest.mark.parametrize(("unit", "mean"), UNITS_AND_MEANS)
+def test_so_it_does_where_a_weight_is_far_out(unit, mean):
+    """A Student-t prior bends the other way there, of one class; of the others there is enough."""
+    pairs, axes, scale = grams(2), axes_of(unit, mean), np.tile([2.5, 2.5, 10.0], K)
+    prior, w = IndependentStudent(4.0, scale, axes, 0.0), np.tile([1.0, 1e-3, -2.0], K)
+    w[1] = 7.0  # beyond 2.5 √4
+    u = np.linalg.solve(axes.T, w)
+    assert prior.roots(u).minus.shape == (K * D, 1)
+    precision = ClassWeights(np.eye(K)).precision(softmax_information(pairs, K, D), prior, u, CANCELLED)
+    z2 = (u @ axes / scale) ** 2
+    check(precision, pairs, axes, 5.0 * (4.0 - z2) / (scale * (4.0 + z2)) ** 2)
+
+
+def test_where_all_are_far_out_there_is_no_precision():
+    prior = IndependentStudent(4.0, np.ones(K * D), np.eye(K * D), 0.0)
+    with pytest.raises(NotPositiveDefinite, match="weights of every class are far out"):
+        ClassWeights(np.eye(K)).precision(np.zeros((K * D, K * D)), prior, np.full(K * D, 3.0), CANCELLED)
+
+
+def test_the_roots_of_a_student_prior_are_those_of_its_curvature():
     prior = IndependentStudent(4.0, np.tile([2.5, 2.5, 10.0], K), axes_of(10.0, 2.0), 0.0)
-    u = np.random.default_rng(0).normal(size=K * D)
-    root = prior.root(u)
-    assert root is not None
-    assert_allclose(root @ root.T, prior.curvature(u), rtol=1e-13, atol=1e-15)
-
-
-def test_a_student_prior_has_no_root_where_a_weight_is_far_out():
-    prior = IndependentStudent(4.0, np.ones(2), np.eye(2), 0.0)
-    assert prior.root(np.array([0.0, 1.9])) is not None
-    assert prior.root(np.array([0.0, 2.1])) is None  # beyond √ν
+    plus, minus = prior.roots(u := 20 * np.random.default_rng(0).normal(size=K * D))
+    assert plus.shape[1] and minus.shape[1]
+    assert_allclose(plus @ plus.T - minus @ minus.T, prior.curvature(u), rtol=1e-12, atol=1e-14)
 
 
 def test_cholesky_of_the_sum_loses_it():
@@ -113,35 +127,65 @@ def test_a_sum_that_cholesky_factorises_well_is_left_to_it():
     assert_array_equal(precision.factor, PSD.of(information + np.eye(K * D), "the sum").factor)
 
 
-def test_information_that_is_singular_has_a_root():
-    """A constant column has none, and of two that are the same there is one."""
+def test_information_that_is_singular_has_roots():
+    """A constant column has none, and of two that are the same there is one, for every pair of classes."""
     pairs = grams()
     for gram in pairs:
         gram[0], gram[:, 0] = gram[1], gram[:, 1]
         gram[0, 0] = gram[1, 1]
         gram[2], gram[:, 2] = 0.0, 0.0
     information = softmax_information(pairs, K, D)
-    root = information_root(information, K)
-    assert root is not None and root.shape == (K * D, K - 1)
-    assert_allclose(root @ root.T, information, rtol=1e-13, atol=1e-13 * np.abs(information).max())
+    plus, minus = information_roots(information, K)
+    assert plus.shape == (K * D, 3) and minus.shape == (K * D, 0)
+    assert_allclose(plus @ plus.T, information, rtol=1e-13, atol=1e-13 * np.abs(information).max())
 
 
-def test_information_that_is_not_positive_has_no_root_and_is_left_to_cholesky():
-    information = softmax_information([-gram for gram in grams()], K, D)
-    assert information_root(information, K) is None
+def test_rows_that_tell_nothing_leave_the_prior():
+    """Where all probabilities are 0 or 1."""
+    plus, minus = information_roots(np.zeros((K * D, K * D)), K)
+    assert plus.shape == minus.shape == (K * D, 0)
+    prior = Gaussian(np.zeros(K * D), PSD(np.eye(K * D)))
+    precision = ClassWeights(np.eye(K)).precision(np.zeros((K * D, K * D)), prior, prior.mean, least_pivot=1.0)
+    assert_array_equal(precision.factor, np.eye(K * D))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_information_of_either_sign_is_taken_apart_in_contrasts(sign):
+    """That of flipped labels: the blocks of two classes are no Gram matrices."""
+    pairs = grams()
+    pairs[1] = -0.1 * pairs[1]
+    information = sign * softmax_information(pairs, K, D)
+    plus, minus = information_roots(information, K)
+    assert_allclose(plus @ plus.T - minus @ minus.T, information, rtol=1e-12, atol=1e-13 * np.abs(information).max())
+    assert_allclose(plus.reshape(K, D, -1).sum(axis=0), 0.0, atol=1e-12)
     strong = Gaussian(np.zeros(K * D), PSD.diagonal(np.full(K * D, 1e5)))
     kept = ClassWeights(np.eye(K)).precision(information, strong, strong.mean, least_pivot=1.0)
-    assert_allclose(kept.matrix, information + 1e5 * np.eye(K * D), rtol=1e-12, atol=1e-7)
+    assert_allclose(kept.matrix, information + 1e5 * np.eye(K * D), rtol=1e-11, atol=1e-7)
+
+
+def test_information_that_no_prior_outweighs_is_refused():
+    information = softmax_information([-gram for gram in grams()], K, D)
     weak = Gaussian(np.zeros(K * D), PSD(np.eye(K * D)))
     with pytest.raises(NotPositiveDefinite, match="the posterior precision is not positive definite"):
         ClassWeights(np.eye(K)).precision(information, weak, weak.mean, CANCELLED)
+    with pytest.raises(NotPositiveDefinite, match="not finite"):
+        ClassWeights(np.eye(K)).precision(np.nan * information, weak, weak.mean, CANCELLED)
 
 
 def test_a_prior_that_vanishes_beside_the_rows_is_refused():
-    known = information_root(softmax_information(grams(), K, D), K)
-    assert known is not None
+    known = information_roots(softmax_information(grams(), K, D), K)
     with pytest.raises(NotPositiveDefinite, match="where all classes are shifted alike"):
-        precision_of_roots(known, 1e-13 * np.eye(K * D), "it")
+        precision_of_roots(known, Roots.positive(1e-13 * np.eye(K * D)), "it")
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e6])
+def test_two_classes_that_overlap_do_not_hide_what_is_known_of_a_third(unit):
+    """One class far from the others: of it rows tell some 1e-12 of what they tell of those."""
+    pairs, axes, scale = grams(), axes_of(unit, 0.0), np.tile([2.5, 2.5, 10.0], K)
+    pairs = [pairs[0], 1e-12 * pairs[1], 2e-12 * pairs[2]]
+    prior = Gaussian.from_mapped_moments(np.zeros(K * D), np.diag(scale**2), axes, "the prior")
+    precision = ClassWeights(np.eye(K)).precision(softmax_information(pairs, K, D), prior, prior.mean, CANCELLED)
+    check(precision, pairs, axes, 1 / scale**2)
 
 
 def test_gradients_of_classes_have_no_shift():

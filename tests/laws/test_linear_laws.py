@@ -9,7 +9,7 @@ from scipy.integrate import quad
 from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal, norm
 
-from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal, Status
+from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal, Status, StudentT
 from credibly.data.source import MemoryRows
 from credibly.inference.evidence import ScaledPriors, evidence_gradient
 from credibly.inference.laplace import laplace
@@ -140,6 +140,26 @@ def test_what_all_classes_share_keeps_its_prior(unit, mean, options):
     lost = 1e-10 + 10 * np.finfo(float).eps * np.sqrt(len(X) * np.diag(S0).max()) * unit * (1 + mean)
     assert_allclose((w.mean(axis=0) - m0) / sd, 0.0, atol=lost)
     assert_allclose(V.mean(axis=(0, 2)) / np.outer(sd, sd), S0 / K / np.outer(sd, sd), atol=lost)
+
+
+@pytest.mark.parametrize("prior", [Normal(2.5), StudentT(df=3, scale=2.5)], ids=["normal", "student"])
+@pytest.mark.parametrize("unit", [1e4, 1e6])
+def test_few_rows_in_a_small_unit_are_fitted(prior, unit):
+    """All probabilities are 0 or 1 there, and rows tell nothing of the weights."""
+    X = np.random.default_rng(0).normal(size=(3, 2)) * unit
+    fitted = LOGIT(prior=prior).fit(X, [0, 1, 2])
+    assert fitted.status_.good
+    assert 0 <= fitted.effective_parameters_ <= 9
+    assert fitted.log_likelihood_ > -1e-3  # at the mode every label is sure
+
+
+def test_effective_parameters_under_a_student_prior_do_not_depend_on_an_all_but_flat_direction():
+    """Of two weights of each of three classes, those of four differences are known, and of what is shared none."""
+    X = np.random.default_rng(2).normal(size=(60, 1)) * 1e8
+    fitted = LOGIT(prior=StudentT(df=3, scale=2.5)).fit(X, np.arange(60) % 3)
+    assert fitted.effective_parameters_ == pytest.approx(
+        4.0, abs=2e-3
+    )  # intercepts are known to a thousandth of theirs
 
 
 def test_the_learnt_scale_of_softmax_with_two_classes_is_that_of_the_logit_over_root_two():

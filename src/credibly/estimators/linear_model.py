@@ -195,10 +195,8 @@ class LinearModel(ExportMixin, BaseEstimator):
             return float(max(1, self._shape.n_outputs - 1) * self._shape.per_output)
         if isinstance(q, WideGaussian):
             return q.effective_parameters
-        if isinstance(prior, Gaussian):
-            kept = q.precision.half_solve(prior.precision.factor)
-            return float(q.mean.size - (kept**2).sum())
-        return float(q.mean.size - np.trace(q.precision.solve(prior.curvature(q.mean))))
+        plus, minus = (q.precision.half_solve(np.asfortranarray(root)) for root in prior.roots(q.mean))
+        return float(q.mean.size - (plus**2).sum() + (minus**2).sum())
 
     @property
     def loo_log_proba_(self) -> Array:

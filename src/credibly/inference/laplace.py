@@ -11,7 +11,7 @@ from credibly.inference.objective import MOST_FUSED_COLUMNS, Objective
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD, smallest_pivot
+from credibly.numerics.linalg import PSD, pivots_above
 from credibly.numerics.newton import Local, Report, Solution, Status, newton, silent
 from credibly.numerics.quasi_newton import SLOWER, Passes, Start, quasi_newton
 from credibly.numerics.sgd import averaged_sweep
@@ -173,7 +173,7 @@ class _Climb:
             self.x = watched.x
             raise
         # Rounding may be taken for curvature by a factorisation.
-        if part.prior is None and smallest_pivot(found.local.hessian) <= RANK:
+        if part.prior is None and not pivots_above(found.local.hessian, RANK):
             raise NotPositiveDefinite("Columns are constant, or dependent, in this part of the rows.")
         self.x = found.x
         return found

@@ -23,7 +23,7 @@ from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.contrasts import centring
 from credibly.inference.frame import Frame
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD, DesignMatrix, from_upper, upper_factor
+from credibly.numerics.linalg import PSD, DesignMatrix, Roots, from_upper, upper_factor
 from credibly.numerics.low_rank import WidePrecision
 from credibly.numerics.newton import Solution
 from credibly.numerics.special import LOG_2PI
@@ -80,9 +80,9 @@ class Gaussian:
 
     stand_in = curvature
 
-    def root(self, w: Array) -> Array:
-        """L with L Lᵀ the precision."""
-        return self.precision.factor
+    def roots(self, w: Array) -> Roots:
+        """The precision by its factor."""
+        return Roots.positive(self.precision.factor)
 
     def __repr__(self) -> str:
         return f"Gaussian(M={self.mean.size}, log|Λ|={self.precision.logdet:.4g})"
@@ -200,8 +200,10 @@ class DataUnits:
         return np.asarray(self.contrast @ u.reshape(len(u), self.contrast.shape[1], -1))
 
     def scores_at(self, Z: DesignMatrix, u: Array) -> Array:
-        """Scores of rows Z of the design at free weights u (S, M): (S, n, K)."""
+        """Scores of rows Z of the design at free weights u (S, M), less their mean over classes: (S, n, K)."""
         V = self.vectors(u)
+        if len(self.contrast) > 1:
+            V = V - V.mean(axis=1, keepdims=True)
         return np.asarray(Z @ V.reshape(-1, V.shape[-1]).T).reshape(Z.shape[0], len(V), -1).swapaxes(0, 1)
 
     @abstractmethod

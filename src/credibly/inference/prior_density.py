@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import Roots
 
 
 class PriorDensity(Protocol):
@@ -25,8 +26,8 @@ class PriorDensity(Protocol):
     def curvature(self, x: Array, /) -> Array:
         """Hessian of minus the log density."""
 
-    def root(self, x: Array, /) -> Array | None:
-        """B with `curvature` = B Bᵀ, with all its digits; None where that is not positive definite."""
+    def roots(self, x: Array, /) -> Roots:
+        """The same, with all its digits."""
 
     def stand_in(self, x: Array, /) -> Array:
         """A positive definite matrix to use where `curvature` is not."""

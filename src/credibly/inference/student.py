@@ -16,6 +16,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import Roots
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,11 @@ class IndependentStudent:
         """Hessian of minus the log density; indefinite where a weight is far out."""
         return self._in_frame(self._bend(u))
 
-    def root(self, u: Array) -> Array | None:
-        """B with `curvature` = B Bᵀ; None where a weight is so far out that there is none."""
+    def roots(self, u: Array) -> Roots:
+        """The same by its directions, those of weights that are far out with the other sign."""
         bend = self._bend(u)
-        return self.axes * np.sqrt(bend) if (bend > 0).all() else None
+        along = self.axes * np.sqrt(np.abs(bend))
+        return Roots(along[:, bend > 0], along[:, bend < 0])
 
     def stand_in(self, u: Array) -> Array:
         """Hessian of the Gaussian that has the same pull: always positive."""

@@ -15,7 +15,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from scipy.linalg import lapack
@@ -200,16 +200,29 @@ def bordered(A: PSD, corner: Array, low: Array, what: str) -> PSD:
     return PSD(np.asfortranarray(np.block([[A.factor, np.zeros_like(V)], [V.T, left.factor]])))
 
 
-def smallest_pivot(A: PSD) -> float:
-    """The least that the entries before it leave of a diagonal entry of A, as a share of it.
+def pivots_above(A: PSD, share: float) -> bool:
+    """Whether the entries before it leave more than this share of every diagonal entry of A.
 
     Examples
     --------
-    >>> smallest_pivot(PSD(np.array([[1.0, 0.0], [3.0, 4.0]])))
-    0.64
+    >>> A = PSD(np.array([[1.0, 0.0], [3.0, 4.0]]))
+    >>> pivots_above(A, 0.6), pivots_above(A, 0.7)
+    (True, False)
     """
     squares = A.factor**2
-    return float((np.diag(squares) / squares.sum(axis=1)).min())
+    return bool((np.diag(squares) > share * squares.sum(axis=1)).all())
+
+
+class Roots(NamedTuple):
+    """A symmetric matrix as plus·plusᵀ - minus·minusᵀ: with all digits, whatever the sizes of its directions."""
+
+    plus: Array  # (M, r)
+    minus: Array  # (M, s)
+
+    @classmethod
+    def positive(cls, plus: Array) -> Self:
+        """Of a matrix that is positive semi-definite."""
+        return cls(plus, plus[:, :0])
 
 
 def semidefinite_root(A: Array, what: str, noise: float = 0.0) -> Array:
