@@ -178,6 +178,14 @@ def test_a_prior_that_vanishes_beside_the_rows_is_refused():
         precision_of_roots(known, Roots.positive(1e-13 * np.eye(K * D)), "it")
 
 
+@pytest.mark.parametrize("known", [1e-3, 1e-160])
+def test_a_direction_that_bends_more_the_other_way_is_refused(known):
+    """However much: a square of 1e160 is none."""
+    information, far_out = Roots.positive(np.diag([1.0, known])), Roots(np.zeros((2, 0)), np.array([[0.0], [1.0]]))
+    with pytest.raises(NotPositiveDefinite, match="it is not positive definite"):
+        precision_of_roots(information, far_out, "it")
+
+
 @pytest.mark.parametrize("unit", [1.0, 1e3, 1e6])
 def test_two_classes_that_overlap_do_not_hide_what_is_known_of_a_third(unit):
     """One class far from the others: of it rows tell some 1e-12 of what they tell of those."""

@@ -172,5 +172,6 @@ def precision_of_roots(information: Roots, prior: Roots, what: str) -> PSD:
     if not minus.size:
         return base
     taken = base.half_solve(np.asfortranarray(minus))
-    inner = PSD.of(np.eye(len(taken)) - taken @ taken.T, what)
-    return PSD(np.asfortranarray(base.factor @ inner.factor))
+    with np.errstate(over="ignore", invalid="ignore"):  # next to nothing is left of that: there is no precision
+        left = np.eye(len(taken)) - taken @ taken.T
+    return PSD(np.asfortranarray(base.factor @ PSD.of(left, what).factor))
