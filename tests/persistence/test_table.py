@@ -91,7 +91,7 @@ NEVER_HELD = {
         inference.latent_laplace:LaplaceLatents inference.latent_laplace:Latents inference.latent_newton:Mode
         inference.latent_newton:Point inference.latent_softmax:ClassLatents inference.latent_softmax:SoftmaxLatents
         inference.mode_search:Climb inference.mode_search:Peak inference.mode_search:Search
-        inference.contrasts:ClassWeights inference.contrasts:Contrast
+        inference.contrasts:ClassWeights inference.contrasts:Contrast numerics.linalg:Roots
         inference.objective:Objective inference.objective:Pass inference.objective:Raw
         inference.objective:RowSlopes inference.one_vs_rest:OneVsRestLatents inference.posterior:InferenceResult
         inference.profile:PlaneContrast inference.profile:PlaneObjective inference.profile:Point
