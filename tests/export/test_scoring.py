@@ -151,6 +151,16 @@ def test_weighted_draws_are_the_librarys_own(scorer, inference):
     assert_allclose(found[:, 1, 1:], model.predict_interval(some), atol=TOLERANCE, rtol=0)
 
 
+def test_draws_of_several_classes_in_a_small_unit_are_the_librarys_own():
+    """What all classes share varies by 1e8 there; draws are written, and used, without it."""
+    X, y = np.random.default_rng(0).normal(size=(80, 2)) * [1e8, 1.0], np.arange(80) % 3
+    model = BayesianLogisticRegression(prior=Normal(2.5), inference="skew").fit(X, y)
+    document = json.loads(to_json(model))  # which refuses to write what the library does not find, to 1e-8
+    draws = np.array(document["posterior"]["draws"]).reshape(-1, 3, 3)
+    shared = 5 * 2.5e8  # five standard deviations, of which rounding is left
+    assert_allclose(draws.sum(axis=1), 0.0, atol=3 * np.finfo(float).eps * shared)
+
+
 def test_coefficients_are_the_models_and_give_the_estimate():
     X, y = cancer()
     model = BayesianLogisticRegression().fit(X, y)
