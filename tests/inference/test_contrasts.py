@@ -113,7 +113,7 @@ def test_the_roots_of_a_student_prior_are_those_of_its_curvature():
 
 
 def test_cholesky_of_the_sum_loses_it():
-    """Why there is another way: at this unit half of the digits are gone, at the next one all."""
+    """Why there is another way."""
     pairs, axes, scale = grams(), axes_of(1e6, 0.0), np.tile([2.5, 2.5, 10.0], K)
     bend = 1 / scale**2
     plain = PSD.of(softmax_information(pairs, K, D) + (axes * bend) @ axes.T, "the sum")

@@ -175,17 +175,12 @@ def _posterior(posterior: WeightPosterior | DrawnPosterior) -> Document:
 
 
 def _class_posterior(posterior: WeightPosterior | DrawnPosterior) -> Document:
-    """Several weight vectors: weighted draws, class by class, less what all classes share.
-
-    That changes no probability, and may vary so much that rounding would hide the rest.
-    """
+    """Several weight vectors: weighted draws, class by class, less what all classes share."""
     if isinstance(posterior, DrawnPosterior):
-        vectors, weights = posterior.vectors(posterior.free.x), posterior.free.weights
-    else:
-        gaussian = posterior.gaussian
-        free = gaussian.mean + gaussian.precision.half_solve_transposed(_points(gaussian.mean.size).T).T
-        vectors, weights = posterior.vectors(free), np.full(SOFTMAX_DRAWS, 1.0 / SOFTMAX_DRAWS)
-    return _draws(vectors - vectors.mean(axis=1, keepdims=True), weights)
+        return _draws(posterior.determined_vectors(posterior.free.x), posterior.free.weights)
+    gaussian = posterior.gaussian
+    free = gaussian.mean + gaussian.precision.half_solve_transposed(_points(gaussian.mean.size).T).T
+    return _draws(posterior.determined_vectors(free), np.full(SOFTMAX_DRAWS, 1.0 / SOFTMAX_DRAWS))
 
 
 def _points(dim: int) -> Array:

@@ -199,11 +199,14 @@ class DataUnits:
         """Free weights in the frame (size, J·D) as one vector for each class, (size, K, D)."""
         return np.asarray(self.contrast @ u.reshape(len(u), self.contrast.shape[1], -1))
 
+    def determined_vectors(self, u: Array) -> Array:
+        """The same, less their mean over classes: that changes no probability, and may hide the rest by its size."""
+        V = self.vectors(u)
+        return V if len(self.contrast) == 1 else np.asarray(V - V.mean(axis=1, keepdims=True))
+
     def scores_at(self, Z: DesignMatrix, u: Array) -> Array:
         """Scores of rows Z of the design at free weights u (S, M), less their mean over classes: (S, n, K)."""
-        V = self.vectors(u)
-        if len(self.contrast) > 1:
-            V = V - V.mean(axis=1, keepdims=True)
+        V = self.determined_vectors(u)
         return np.asarray(Z @ V.reshape(-1, V.shape[-1]).T).reshape(Z.shape[0], len(V), -1).swapaxes(0, 1)
 
     @abstractmethod
