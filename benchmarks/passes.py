@@ -21,7 +21,6 @@ from benchmarks.peers import limits, ours
 from benchmarks.problems import Spec, make
 from credibly.estimators import learning, validation
 from credibly.inference.objective import Objective
-from credibly.numerics import fused
 
 FORM = "credibly passes, 1"
 PATH = RESULTS / "passes.json"
@@ -102,7 +101,6 @@ def traced(spec: Spec) -> dict[str, Any]:
 
 
 def main() -> None:
-    fused.load()
     found = []
     for spec in SHAPES:
         found.append(traced(spec))

@@ -23,7 +23,6 @@ from credibly.errors import (
 )
 from credibly.estimators import linear_classifier
 from credibly.inference import objective
-from credibly.numerics import fused
 
 BOTH = pytest.mark.parametrize("model", [BayesianLogisticRegression, BayesianProbitRegression])
 NAMES = ["age", "dose", "bmi"]
@@ -398,7 +397,6 @@ def test_numbers_too_large_to_be_squared_are_refused_in_large_tables_too():
     """There threads describe the columns; whatever overflows, the error comes and no warning."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60_000, 5)), rng.integers(0, 2, 60_000)
-    fused.load(fused.COLUMNS)
     X[:, 2] *= 1e160
     with pytest.raises(InputError, match="beyond 1e100"):
         BayesianLogisticRegression(prior=Normal(scale=1.0)).fit(X, y)

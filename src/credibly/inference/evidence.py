@@ -185,7 +185,8 @@ class _EvidenceSurface:
     def __init__(
         self, objective: Objective, priors: ScaledPriors, controls: Controls, start: Array | None = None
     ) -> None:
-        self.objective, self.priors, self.controls, self.start = objective, priors, controls, start
+        self.objective, self.priors, self.start = objective, priors, start
+        self.controls = controls._replace(tol=controls.tol**2)  # differences of gradients show what a mode is off by
         self.n_weights = priors.prior(np.zeros(priors.n_scales)).mean.size
         self.last: tuple[Array, InferenceResult] | None = None  # θ and the fit there
         self.status = Status.CONVERGED  # of the worst fit so far: a search led by one that stopped early is not done

@@ -124,7 +124,8 @@ def weight_ep(
     mode : (D,) array, optional
         The posterior mode: sites then start as Laplace's, which saves most sweeps where there are many rows.
     controls : Controls
-        `tol` is the goal for the largest squared change of a score, in its standard deviations (at least 1e-18),
+        The square of `tol` is the goal for the largest squared change of a score, in its standard deviations (at least
+        1e-18): sweeps converge linearly, where a Newton step from `tol` leaves tol²;
         `max_steps` the most sweeps.
 
     Returns
@@ -146,7 +147,7 @@ def weight_ep(
     >>> result.log_evidence, result.posterior.mean  # log ½ and 1/√π: one site is exact
     (-0.693147..., array([0.56418958]))
     """
-    state, status, steps = settle(_first_state(problem, mode), max(controls.tol, GOAL), controls)
+    state, status, steps = settle(_first_state(problem, mode), max(controls.tol**2, GOAL), controls)
     posterior, log_likelihood = state.posterior, state.log_likelihood
     value = -log_likelihood - float(problem.prior.logpdf(posterior.mean))
     local = Local(value, np.full_like(posterior.mean, np.nan), posterior.precision, exact=False)
