@@ -23,7 +23,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
-import numpy as np
 from numpy.lib import format as npy
 
 from credibly.errors import InputError
@@ -54,6 +53,7 @@ def write_archive(path: Path, kind: str, header: Any, arrays: Sequence[AnyArray]
     Examples
     --------
     >>> import tempfile, pathlib
+    >>> import numpy as np
     >>> path = pathlib.Path(tempfile.mkdtemp(), "example")
     >>> write_archive(path, "example", {"answer": 42}, [np.arange(3)])
     >>> read_archive(path, "example")
@@ -72,7 +72,7 @@ def write_archive(path: Path, kind: str, header: Any, arrays: Sequence[AnyArray]
         digests.append(member.digest)
         for number, array in enumerate(arrays):
             with _new_member(archive, f"arrays/{number}.npy", array.nbytes) as member:
-                npy.write_array(member, array, allow_pickle=False)  # type: ignore[arg-type]
+                npy.write_array(member, array, allow_pickle=False)
             digests.append(member.digest)
         archive.comment = _comment(kind, digests)
 
@@ -162,7 +162,7 @@ def _read(file: IO[bytes], size: int, kind: str) -> Archive:
             _check_array(archive, member)
             with archive.open(member) as plain:
                 hashed = _Hashed(plain)
-                arrays.append(npy.read_array(hashed, allow_pickle=False))  # type: ignore[arg-type]
+                arrays.append(npy.read_array(hashed, allow_pickle=False))
                 digests.append(hashed.digest)
         if archive.comment != _comment(kind, digests):
             raise InputError("its checksum is wrong: it was damaged after it was written")

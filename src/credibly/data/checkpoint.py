@@ -70,11 +70,12 @@ class Checkpoint:
         number, self._number = self._number, self._number + 1
         if number in self._results:
             return cast(Result, tuple(float(part) if part.ndim == 0 else part for part in self._results[number]))
-        result = work()
-        if type(result) is tuple and all(np.asarray(part).dtype.kind in STORABLE for part in result):
-            self._results[number] = tuple(np.asarray(part) for part in result)
+        result: Any = work()
+        parts = tuple(np.asarray(part) for part in result) if type(result) is tuple else (np.array(None),)
+        if all(part.dtype.kind in STORABLE for part in parts):
+            self._results[number] = parts
             self._write()
-        return result
+        return cast(Result, result)
 
     def _write(self) -> None:
         header = {"about": self.about, "passes": [[number, len(parts)] for number, parts in self._results.items()]}

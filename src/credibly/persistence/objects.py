@@ -117,7 +117,9 @@ def _fields_of(value: Any) -> dict[str, Any]:
         return dict(value._asdict())
     state = value.__getstate__()
     if is_dataclass(cls):
-        return {name: state[name] if isinstance(state, dict) else getattr(value, name) for name in _declared_fields(cls)}
+        return {
+            name: state[name] if isinstance(state, dict) else getattr(value, name) for name in _declared_fields(cls)
+        }
     cached = {name for name in state or {} if isinstance(inspect.getattr_static(cls, name, None), cached_property)}
     return {name: state[name] for name in sorted(state or {}) if name not in cached and name != "_sklearn_version"}
 
@@ -166,13 +168,14 @@ def _build_csr(shape: Any, data: AnyArray, indices: AnyArray, indptr: AnyArray) 
 
 
 def _distribution_parts(frozen: Any) -> list[Any]:
-    if type(getattr(stats, str(frozen.dist.name), None)) is not type(frozen.dist):
-        raise InputError(f"the distribution {frozen.dist.name!r} is not one of scipy.stats")
-    return [frozen.dist.name, list(frozen.args), dict(frozen.kwds)]
+    name = str(frozen.dist.name)
+    if type(getattr(stats, name, None)) is not type(frozen.dist):
+        raise InputError(f"the distribution {name!r} is not one of scipy.stats")
+    return [name, list(frozen.args), dict(frozen.kwds)]
 
 
 def _build_distribution(name: str, args: list[Any], kwds: dict[str, Any]) -> Any:
-    distribution = getattr(stats, name, None)
+    distribution: Any = getattr(stats, name, None)
     if not isinstance(distribution, stats.rv_continuous):
         raise ModelFileError(f"scipy.stats has no continuous distribution {name!r:.40}")
     numbers = [*args, *kwds.values()]
@@ -203,7 +206,9 @@ def _build_timestamp(moment: Any) -> Any:
 
 def _naive(moment: Any) -> Any:
     if moment.tzinfo is not None:
-        raise InputError("dates with a time zone have no place in a model file; use tz_convert(None) or replace(tzinfo=None)")
+        raise InputError(
+            "dates with a time zone have no place in a model file; use tz_convert(None) or replace(tzinfo=None)"
+        )
     return moment
 
 
@@ -267,11 +272,10 @@ class Encoder:
 
     def encode(self, value: Any, path: str) -> Any:
         """JSON for a value; `path` says where it is, for messages."""
+        value = value.item() if isinstance(value, np.str_ | np.bytes_) else value
         cls = type(value)
         if value is None or cls in (bool, int, str) or (cls is float and np.isfinite(value)):
             return value
-        if isinstance(value, np.str_ | np.bytes_):
-            return self.encode(value.item(), path)
         if cls is list:
             return [self.encode(item, f"{path}[{number}]") for number, item in enumerate(value)]
         if cls in (np.ndarray, np.memmap) and value.dtype.kind in STORABLE:
