@@ -34,6 +34,7 @@ from credibly.numerics.linalg import is_sparse, semidefinite_root
 from credibly.numerics.special import log_softmax
 
 MOST_NUMBERS = 250_000_000  # in one variable: two gigabytes
+SCORES_AT_ONCE = 1_000_000  # of several draws together: eight megabytes, large enough for NumPy to be fast
 
 
 SAMPLED = ("posterior", "prior", "posterior_predictive", "log_likelihood")  # groups whose arrays begin with the draws
@@ -41,7 +42,7 @@ OBSERVED = ("log_likelihood", "observed_data")  # groups that need labels
 UNLABELLED = {"posterior_predictive": "predictions", "constant_data": "predictions_constant_data"}
 
 Group = dict[str, AnyArray]
-Scored = tuple[AnyLikelihood, Array]  # the likelihood of one draw, and its scores of the rows, (n, K)
+Scored = tuple[AnyLikelihood, Array]  # the likelihood of some draws, and their scores of the rows, (s, n, K)
 
 
 class Draws(NamedTuple):
@@ -111,8 +112,7 @@ def to_arviz(
     sample = next((sample for kind, sample in KINDS if isinstance(model, kind)), None)
     if sample is None:
         raise NotDefinedError(
-            f"to_arviz does not exist for {type(model).__name__}, which has no parameters of its own to draw. Export "
-            "the models in it."
+            f"A {type(model).__name__} has no parameters of its own to draw: export the models in it."
         )
     check_fitted(model)
     rng = generator(getattr(model, "random_state", None) if random_state is None else random_state)
@@ -166,9 +166,9 @@ def _class_names(classes: AnyArray) -> list[Any]:
 
 
 def _simulate(rng: np.random.Generator, rows: Training, each: Iterable[Scored]) -> dict[str, Group]:
-    """Labels drawn again and log likelihoods, for the likelihood and the scores of every draw."""
+    """Labels drawn again and log likelihoods, for the likelihoods and the scores of all draws."""
     both = [(_draw_rows(rng, likelihood, rows, f), _log_prob(likelihood, rows, f)) for likelihood, f in each]
-    drawn, log_likelihood = (np.stack(part) for part in zip(*both, strict=True))
+    drawn, log_likelihood = (np.concatenate(part) for part in zip(*both, strict=True))
     held = {"X": None if is_sparse(rows.X) else np.asarray(rows.X), "weight": rows.weight, "offset": rows.offset}
     return {
         "posterior_predictive": {"y": drawn},
@@ -181,9 +181,9 @@ def _simulate(rng: np.random.Generator, rows: Training, each: Iterable[Scored]) 
 def _draw_rows(rng: np.random.Generator, likelihood: AnyLikelihood, rows: Training, f: Array) -> AnyArray:
     """One recorded label, as a code, or one target for every row of scores."""
     if isinstance(likelihood, FamilyLikelihood):
-        return _draw_targets(rng, likelihood, rows, f[:, 0])
+        return _draw_targets(rng, likelihood, rows, f[..., 0])
     if isinstance(likelihood, Likelihood):
-        return (rng.random(len(f)) < likelihood.mean(f[:, 0])).astype(np.int64)
+        return (rng.random(f.shape[:-1]) < likelihood.mean(f[..., 0])).astype(np.int64)
     if isinstance(likelihood, NoisyCategorical):
         return _draw_classes(rng, np.exp(likelihood.log_recorded(log_softmax(f))))
     return _draw_classes(rng, likelihood.mean(f))
@@ -200,14 +200,14 @@ def _draw_targets(rng: np.random.Generator, likelihood: FamilyLikelihood, rows: 
     dispersion: float | Array = likelihood.dispersion
     if isinstance(likelihood.family, Binomial) and rows.weight is not None:  # proportions of so many trials
         inside = inside & (rows.weight > 0)
-        dispersion = 1.0 / rows.weight[inside]
+        dispersion = 1.0 / np.broadcast_to(rows.weight, f.shape)[inside]
     out = np.full(f.shape, np.nan)
     out[inside] = likelihood.family.sample(rng, likelihood.mean(f[inside]), dispersion)
     return out
 
 
 def _log_prob(likelihood: AnyLikelihood, rows: Training, f: Array) -> Array:
-    """log p(y_i | f_i), (n,); a row of weight 2 is the row twice."""
+    """log p(y_i | f_i), (s, n); a row of weight 2 is the row twice."""
     out = row_log_prob(likelihood, rows.y, f) * (1.0 if rows.weight is None else rows.weight)
     if isinstance(likelihood, FamilyLikelihood) and isinstance(likelihood.family, Binomial):
         totals = np.ones(len(rows.y)) if rows.weight is None else rows.weight
@@ -276,11 +276,15 @@ def _linear_prior(model: Any, noise: Any, rng: np.random.Generator, size: int) -
 
 
 def _linear_scores(model: Any, rows: Training, w: Array, flips: Array | None) -> Iterator[Scored]:
-    """The likelihood and the scores (n, K) of every draw."""
-    offset = 0.0 if rows.offset is None else rows.offset[:, None]
-    for s, (coef, intercept) in enumerate(zip(*_vectors(model, w), strict=True)):
-        likelihood = model._likelihood if flips is None else model._likelihood.with_flips(flips[s])
-        yield likelihood, np.asarray(rows.X @ coef) + intercept + offset
+    """Likelihoods and scores, of as many draws at a time as share a likelihood and fit into little memory."""
+    coef, intercept = _vectors(model, w)
+    n_draws, d, K = coef.shape
+    step = max(1, SCORES_AT_ONCE // max(1, len(rows.y) * K)) if flips is None else 1
+    for at in range(0, n_draws, step):
+        some = coef[at : at + step]
+        f = np.asarray(rows.X @ some.swapaxes(0, 1).reshape(d, -1)).reshape(-1, len(some), K).swapaxes(0, 1)
+        f = f + intercept[at : at + step, None] + (0.0 if rows.offset is None else rows.offset[:, None])
+        yield model._likelihood if flips is None else model._likelihood.with_flips(flips[at]), f
 
 
 def _linear_rows(model: Any, X: Any, y: Any) -> Training | None:
@@ -288,9 +292,7 @@ def _linear_rows(model: Any, X: Any, y: Any) -> Training | None:
     fitted: Training | None = getattr(model, "_training", None)
     if isinstance(model, LeastSquaresClassifier):
         if X is not None:
-            raise InputError(
-                "LeastSquaresClassifier has no probabilities of labels: leave X and y out, for its weights alone."
-            )
+            raise InputError("LeastSquaresClassifier has no probabilities of labels: leave out X and y.")
         return None
     if X is None:
         return fitted
@@ -333,7 +335,7 @@ def _sample_function(model: Any, X: Any, y: Any, rng: np.random.Generator, size:
         groups = {"posterior_predictive": {"y": again}, "observed_data": {"y": codes}, "constant_data": {"X": at}}
     else:
         labels = codes.astype(float) if isinstance(likelihood, Likelihood) else codes
-        groups = _simulate(rng, Training(at, labels, None, None), ((likelihood, one) for one in f))
+        groups = _simulate(rng, Training(at, labels, None, None), [(likelihood, f)])
     by_class = ["class"] if plan.n_functions > 1 else []
     groups["posterior"] = {"f": f if by_class else f[..., 0]}
     coords = {"feature": feature_names(model)} | {name: _class_names(model.classes_) for name in by_class}
