@@ -55,13 +55,7 @@ class Draws(NamedTuple):
 
 
 def to_arviz(
-    model: Any,
-    X: Any = None,
-    y: Any = None,
-    *,
-    draws: int = 1000,
-    chains: int = 4,
-    random_state: Any = None,
+    model: Any, X: Any = None, y: Any = None, *, draws: int = 1000, chains: int = 4, random_state: Any = None
 ) -> Any:
     """Draws of a fitted model as ArviZ's `InferenceData`: for `az.summary`, `az.loo`, `az.plot_forest` and the like.
 
@@ -104,7 +98,7 @@ def to_arviz(
     if X is None and y is not None:
         raise InputError("y came without X: pass both, or neither for the rows of the fit.")
     arviz = import_arviz()
-    if hasattr(model, "design") and hasattr(model, "target"):  # a table model, whose tables have their labels
+    if hasattr(model, "design") and hasattr(model, "target"):  # a model of tables, which may have their labels
         if X is not None:
             labelled = y is None and model.target in X.columns
             X, y = tuple(model.training_rows(X)) if labelled else (model.matrix(X), y)
@@ -143,8 +137,8 @@ def _inference_data(arviz: Any, model: Any, drawn: Draws, shape: tuple[int, int]
     names |= {f"pred_{name}": value for name, value in names.items()}
     before_1 = "InferenceData" in vars(arviz)  # ArviZ 1.3 answers to the name, with a warning, though it has none
     data = arviz.from_dict(**groups, **names) if before_1 else arviz.from_dict(groups, **names)
-    library = {"inference_library": "credibly", "inference_library_version": __version__}
-    data.attrs.update(library | {"model": type(model).__name__, "inference": drawn.inference})
+    data.attrs.update(inference_library="credibly", inference_library_version=__version__)
+    data.attrs.update(model=type(model).__name__, inference=drawn.inference)
     return data
 
 
@@ -159,7 +153,7 @@ def _check_size(draws: int, n_rows: int) -> None:
 
 def _class_names(classes: AnyArray) -> list[Any]:
     """Labels as coordinates that a file can hold: numbers as they are, all else as text."""
-    return list(classes.tolist()) if classes.dtype.kind in "iuf" else [str(label) for label in classes.tolist()]
+    return [label if classes.dtype.kind in "iuf" else str(label) for label in classes.tolist()]
 
 
 # --- what one draw says of rows ------------------------------------------------------------------------------------
