@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
+import numpy as np
 from numpy.lib import format as npy
 
 from credibly.errors import InputError
@@ -31,9 +32,14 @@ from credibly.numerics.arrays import AnyArray
 VERSION = 1
 LARGEST_HEADER = 32 * 2**20  # bytes: the parsed JSON takes some thirty times as much memory
 STORABLE = "biufcSUmM"  # kinds of arrays: booleans, numbers, bytes, text, dates and durations
+NPY_START = b"\x93NUMPY\x01\x00"  # of version 1.0, followed by the length of a header
+NPY_HEADER = re.compile(
+    rb"\{'descr': '([<>|][biufcSUmM]\d{1,9}(?:\[\w{1,20}\])?)', 'fortran_order': (?:True|False), "
+    rb"'shape': \(([\d, ]*)\), \} *\n"
+)
 UNREADABLE = (  # what zipfile, json and NumPy raise for bytes that are none of theirs
     *(zipfile.BadZipFile, struct.error, EOFError, NotImplementedError, RuntimeError),
-    *(ValueError, TypeError, LookupError, ArithmeticError, SyntaxError, MemoryError),
+    *(ValueError, TypeError, LookupError, ArithmeticError, MemoryError),
 )
 
 
@@ -53,7 +59,6 @@ def write_archive(path: Path, kind: str, header: Any, arrays: Sequence[AnyArray]
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> import numpy as np
     >>> path = pathlib.Path(tempfile.mkdtemp(), "example")
     >>> write_archive(path, "example", {"answer": 42}, [np.arange(3)])
     >>> read_archive(path, "example")
@@ -202,15 +207,16 @@ def _check_members(members: Sequence[zipfile.ZipInfo], size: int) -> None:
 
 
 def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Compare type and shape of an array with its size in the file; NumPy would take the memory at once."""
+    """Compare type and shape of an array with its size in the file; NumPy would evaluate text, and take the memory."""
     with archive.open(member) as file:
-        if npy.read_magic(file) != (1, 0):
-            raise InputError(f"{member.filename} is not of version 1.0")
-        shape, _, dtype = npy.read_array_header_1_0(file)
-        if dtype.kind not in STORABLE or not dtype.itemsize:
-            raise InputError(f"{member.filename} is of type {dtype!s:.40}, which model files do not hold")
-        if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != member.file_size - file.tell():
-            raise InputError(f"{member.filename} has not the size that it says")
+        start = file.read(len(NPY_START) + 2)
+        text = file.read(int.from_bytes(start[-2:], "little"))
+    found = NPY_HEADER.fullmatch(text)
+    if start[:-2] != NPY_START or found is None:
+        raise InputError(f"{member.filename} is not an array of numbers, text or dates as NumPy writes them")
+    itemsize, shape = np.dtype(found[1].decode()).itemsize, [int(length) for length in found[2].split(b",") if length]
+    if not itemsize or itemsize * math.prod(shape) != member.file_size - len(start) - len(text):
+        raise InputError(f"{member.filename} has not the size that it says")
 
 
 def _refuse_constant(text: str) -> NoReturn:

@@ -115,13 +115,15 @@ def _fields_of(value: Any) -> dict[str, Any]:
     cls = type(value)
     if _is_named_tuple(cls):
         return dict(value._asdict())
-    state = value.__getstate__()
+    state, declared = value.__getstate__(), _declared_fields(cls)
     if is_dataclass(cls):
-        return {
-            name: state[name] if isinstance(state, dict) else getattr(value, name) for name in _declared_fields(cls)
-        }
-    cached = {name for name in state or {} if isinstance(inspect.getattr_static(cls, name, None), cached_property)}
-    return {name: state[name] for name in sorted(state or {}) if name not in cached and name != "_sklearn_version"}
+        return {name: state[name] if isinstance(state, dict) else getattr(value, name) for name in declared}
+    state = {name: it for name, it in (state or {}).items() if name != "_sklearn_version" and not _is_cached(cls, name)}
+    return {name: state[name] for name in sorted(state, key=lambda name: (name not in declared, name))}
+
+
+def _is_cached(cls: type[Any], name: str) -> bool:
+    return isinstance(inspect.getattr_static(cls, name, None), cached_property)
 
 
 # --- values that are not objects of these classes ----------------------------------------------------------------
@@ -130,20 +132,20 @@ def _fields_of(value: Any) -> dict[str, Any]:
 class Kind(NamedTuple):
     """How values of one type are taken apart into simpler ones, and built again."""
 
-    type: type[Any]
+    type: type[Any] | None  # None: a type of pandas, which may not be installed
     parts: Callable[[Any], Sequence[Any]]
     build: Callable[..., Any]
 
 
 def _build_float(text: str) -> float:
     if text not in ("nan", "inf", "-inf"):
-        raise ModelFileError(f"{text!r:.40} is none of nan, inf, -inf")
+        raise ValueError(f"{text!r:.40} is none of nan, inf, -inf")
     return float(text)
 
 
 def _build_scalar(dtype: str, digits: str) -> Any:
     if not SCALAR_TYPE.fullmatch(dtype):
-        raise ModelFileError(f"{dtype!r:.40} is not the type of a number or a date")
+        raise ValueError(f"{dtype!r:.40} is not the type of a number or a date")
     (value,) = np.frombuffer(bytes.fromhex(digits), dtype)
     return value
 
@@ -161,7 +163,7 @@ def _build_objects(shape: Any, *items: Any) -> AnyArray:
 
 def _build_csr(shape: Any, data: AnyArray, indices: AnyArray, indptr: AnyArray) -> Any:
     if data.dtype.kind not in "biufc" or {indices.dtype.kind, indptr.dtype.kind} != {"i"}:
-        raise ModelFileError("a sparse matrix is of a type that it cannot have")
+        raise ValueError("a sparse matrix is of a type that it cannot have")
     matrix = csr_array((data, indices, indptr), shape=tuple(shape))
     matrix.check_format(full_check=True)  # an index outside would be read from memory outside
     return matrix
@@ -177,10 +179,10 @@ def _distribution_parts(frozen: Any) -> list[Any]:
 def _build_distribution(name: str, args: list[Any], kwds: dict[str, Any]) -> Any:
     distribution: Any = getattr(stats, name, None)
     if not isinstance(distribution, stats.rv_continuous):
-        raise ModelFileError(f"scipy.stats has no continuous distribution {name!r:.40}")
+        raise ValueError(f"scipy.stats has no continuous distribution {name!r:.40}")
     numbers = [*args, *kwds.values()]
     if not all(np.ndim(it) == 0 and np.asarray(it).dtype.kind in "iuf" for it in numbers):
-        raise ModelFileError(f"the parameters of the distribution {name} are not single numbers")
+        raise ValueError(f"the parameters of the distribution {name} are not single numbers")
     return distribution(*args, **kwds)
 
 
@@ -194,13 +196,13 @@ def _pandas() -> Any:
 
 def _build_interval(left: Any, right: Any, closed: str) -> Any:
     if not all(isinstance(end, int | float | np.generic | date) for end in (left, right)):
-        raise ModelFileError("an interval does not go from a number to a number")
+        raise ValueError("an interval does not go from a number to a number")
     return _pandas().Interval(left, right, closed)
 
 
 def _build_timestamp(moment: Any) -> Any:
     if not isinstance(moment, np.datetime64):
-        raise ModelFileError("a Timestamp is not made of a date")
+        raise ValueError("a Timestamp is not made of a date")
     return _pandas().Timestamp(moment)
 
 
@@ -217,7 +219,7 @@ def _check_keys(keys: Iterable[Any]) -> None:
     plain = (type(None), bool, int, str, float, bytes, date, np.generic, Enum)
     for key in keys:
         if not all(isinstance(part, plain) for part in (key if type(key) is tuple else (key,))):
-            raise ModelFileError(f"a key of a dict or an item of a set is a {type(key).__name__}, not a plain value")
+            raise ValueError(f"a key of a dict or an item of a set is a {type(key).__name__}, not a plain value")
 
 
 def _build_set(*items: Any) -> set[Any]:
@@ -242,8 +244,8 @@ KINDS = {
     "objects": Kind(np.ndarray, _objects_parts, _build_objects),
     "csr_array": Kind(csr_array, lambda rows: [list(rows.shape), rows.data, rows.indices, rows.indptr], _build_csr),
     "distribution": Kind(type(stats.norm()), _distribution_parts, _build_distribution),
-    "timestamp": Kind(object, lambda moment: [_naive(moment).to_datetime64()], _build_timestamp),
-    "interval": Kind(object, lambda interval: [interval.left, interval.right, interval.closed], _build_interval),
+    "timestamp": Kind(None, lambda moment: [_naive(moment).to_datetime64()], _build_timestamp),
+    "interval": Kind(None, lambda interval: [interval.left, interval.right, interval.closed], _build_interval),
 }
 
 
@@ -356,9 +358,9 @@ class Decoder:
                 return KINDS[tag].build(*self.decode(payload, path))
             return self._object(tag, payload, path)
         except NONSENSE as error:
-            if isinstance(error, ModelFileError):
+            if isinstance(error, ModelFileError):  # of a part
                 raise
-            raise ModelFileError(f"{path} makes no sense ({type(error).__name__}: {error!s:.200})") from error
+            raise ModelFileError(f"{path} makes no sense: {error!s:.200}") from error
 
     def _known(self, values: Sequence[Any], number: Any, path: str) -> Any:
         if type(number) is not int or not 0 <= number < len(values):
@@ -377,14 +379,14 @@ class Decoder:
 
 
 def _make(cls: type[Any], held: dict[str, Any]) -> Any:
-    """The object with these fields, or a ModelFileError where they are not those of the class."""
+    """The object with these fields, or a ValueError where they are not those of the class."""
     declared = _declared_fields(cls)
     if unknown := [name for name in held if name not in declared and not _may_hold(cls, name)]:
-        raise ModelFileError(f"a {cls.__name__} has no field {unknown[0]!r:.60}")
+        raise ValueError(f"a {cls.__name__} has no field {unknown[0]!r:.60}")
     if lacking := [name for name in declared if name not in held]:
-        raise ModelFileError(f"a {cls.__name__} lacks its field {lacking[0]!r}")
+        raise ValueError(f"a {cls.__name__} lacks its field {lacking[0]!r}")
     if cls.__name__ == "Pipeline" and held.get("memory") is not None:
-        raise ModelFileError("memory of a Pipeline is not None: that is a folder of pickles, which are never opened")
+        raise ValueError("memory of a Pipeline is not None: that is a folder of pickles, which are never opened")
     if _is_named_tuple(cls):
         return tuple.__new__(cls, [held[name] for name in declared])
     made = object.__new__(cls)
