@@ -18,7 +18,9 @@ def contents_of(data: bytes) -> Contents:
         return [(info.filename, archive.read(info)) for info in archive.infolist()]
 
 
-def archive_of(contents: Contents, compression: int = zipfile.ZIP_STORED, version: int = 1) -> bytes:
+def archive_of(
+    contents: Contents, compression: int = zipfile.ZIP_STORED, version: int = 1, kind: str = "model"
+) -> bytes:
     """An archive of these members with the checksum that belongs to them."""
     digests = b"".join(hashlib.sha256(content).digest() for _, content in contents)
     out = io.BytesIO()
@@ -26,7 +28,7 @@ def archive_of(contents: Contents, compression: int = zipfile.ZIP_STORED, versio
         warnings.simplefilter("ignore")  # of names that occur twice
         for name, content in contents:
             archive.writestr(zipfile.ZipInfo(name), content, compression)
-        archive.comment = f"credibly model {version} sha256 {hashlib.sha256(digests).hexdigest()}".encode()
+        archive.comment = f"credibly {kind} {version} sha256 {hashlib.sha256(digests).hexdigest()}".encode()
     return out.getvalue()
 
 

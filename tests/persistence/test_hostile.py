@@ -373,7 +373,7 @@ def changed_header(rng: random.Random, data: bytes) -> bytes:
     """Parts of the header replaced, removed, renamed or exchanged."""
     whole = json.loads(contents_of(data)[0][1])
     for _ in range(rng.choice([1, 1, 2, 5])):
-        every = places(whole["object"])
+        every = places(whole)
         (node, key), (other, place) = rng.choice(every), rng.choice(every)
         match rng.randrange(5):
             case 0 | 1:
