@@ -10,6 +10,7 @@
     │   ├── NewClassError                     a label that the model was not built for
     │   ├── NoModeError                       a density has no mode where it was looked for: flat, a saddle, unbounded
     │   ├── CellTypeError (also TypeError)    a cell that is neither a number nor a category
+    │   ├── FileWriteError (also OSError)     a file cannot be written: its disk is full, its folder is read-only
     │   ├── TableError                        a file, a table or a formula that does not give rows and columns
     │   └── ModelFileError                    a file that holds no model, a damaged one, or one of a newer release
     ├── NotPositiveDefinite (also ValueError, ArithmeticError)   a matrix that must be positive definite is not
@@ -35,6 +36,7 @@ __all__ = [
     "ConvergenceWarning",
     "CrediblyError",
     "DataWarning",
+    "FileWriteError",
     "ImproperPriorError",
     "InputError",
     "ModelFileError",
@@ -80,6 +82,10 @@ class NoModeError(InputError):
     def __init__(self, message: str, direction: NDArray[np.float64] | None = None):
         super().__init__(message)
         self.direction = direction
+
+
+class FileWriteError(InputError, OSError):
+    """A file cannot be written: the disk is full, the folder is read-only, and the like."""
 
 
 class TableError(InputError):

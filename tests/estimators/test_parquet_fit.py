@@ -152,15 +152,15 @@ def test_a_level_that_the_fit_did_not_see_is_told(frame: pd.DataFrame, files: st
 FIT = """
 import pathlib, sys, time
 from credibly import BayesianLogisticRegression, ParquetRows
-from credibly.data.checkpoint import Checkpoint
-result_of = Checkpoint.result_of
-def slow(self, work):
-    if self.asked == 4:
-        pathlib.Path(sys.argv[2] + ".ready").touch()
-        time.sleep(300)
-    return result_of(self, work)
-Checkpoint.result_of = slow
-rows = ParquetRows(sys.argv[1], target="label", features=["a", "b", "c", "d"], batch_rows=200)
+class Slow(ParquetRows):
+    passes = 0
+    def sum(self, block, merge):
+        Slow.passes += 1
+        if Slow.passes > 4:
+            pathlib.Path(sys.argv[2] + ".ready").touch()
+            time.sleep(300)
+        return super().sum(block, merge)
+rows = Slow(sys.argv[1], target="label", features=["a", "b", "c", "d"], batch_rows=200)
 BayesianLogisticRegression(n_jobs=1).fit(rows, resume=sys.argv[2])
 """
 

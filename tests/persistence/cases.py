@@ -127,8 +127,6 @@ for name, choices in {
     "no intercept": {"fit_intercept": False},
     "sgd": {"solver": "sgd", "random_state": 0, "max_iter": 20},
     "two classes by softmax": {"multi_class": "softmax"},
-    "RandomState": {"random_state": np.random.RandomState(3)},
-    "Generator": {"random_state": np.random.default_rng(3)},
     "NumPy numbers": {"tol": np.float64(1e-18), "max_iter": np.int64(50), "fit_intercept": np.bool_(True)},
 }.items():
     add(f"logistic, {name}", partial(lambda it: two(BayesianLogisticRegression(**it)), choices))

@@ -27,7 +27,7 @@ def about(tmp_path_factory):
 
 def test_a_linear_model(about):
     found = about("logistic on a frame")
-    assert found["format"] == 1 and found["class"] == "BayesianLogisticRegression"
+    assert found["class"] == "BayesianLogisticRegression"
     assert found["classes"] == [0, 1] and found["target"] is None
     assert found["columns"][0] == {"name": "sepal length", "type": "number"} and len(found["columns"]) == 4
     model = CASES["logistic on a frame"]().model
@@ -36,7 +36,7 @@ def test_a_linear_model(about):
     versions = found["versions"]
     assert versions["credibly"] == credibly.__version__ and versions["python"] == platform.python_version()
     assert versions["numpy"] == np.__version__ and {"scipy", "scikit-learn"} <= versions.keys()
-    assert not {"object", "arrays"} & found.keys()
+    assert "object" not in found
 
 
 def test_columns_without_names_are_numbered(about):
@@ -83,8 +83,8 @@ def test_models_that_keep_no_rows_count_them_and_others_have_them(about):
     assert about("pipeline")["data"]["rows"] == 50
 
 
-def test_choices_that_print_an_address_are_named_by_their_kind(about):
-    assert about("logistic, RandomState")["parameters"]["random_state"] == "RandomState"
+def test_choices_that_may_print_an_address_are_named_by_their_kind(about):
+    assert about("threshold scipy t")["parameters"]["threshold"] == "rv_continuous_frozen"
 
 
 def test_every_case_has_a_header(about):

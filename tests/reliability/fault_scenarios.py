@@ -100,13 +100,6 @@ def save_page(folder: Path) -> Work:
     return lambda: made.save(folder / "out.html") and None
 
 
-def export(folder: Path) -> Work:
-    from credibly.export import to_json
-
-    fitted = model()
-    return lambda: to_json(fitted, folder / "out.json") and None
-
-
 def predict_parquet(folder: Path) -> Work:
     return _predict(folder / "out.parquet")
 
@@ -265,7 +258,7 @@ def resume(folder: Path) -> Work:
 SCENARIOS = {
     work.__name__: work
     for work in (
-        *(save_model, save_page, export, predict_parquet, predict_csv, report),
+        *(save_model, save_page, predict_parquet, predict_csv, report),
         *(command_fit, command_predict_csv, command_predict_gz, command_predict_parquet),
         *(
             command_compare,

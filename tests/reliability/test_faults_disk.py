@@ -12,7 +12,6 @@ import pytest
 from credibly import BayesianLogisticRegression, GaussianProcessClassifier, save
 from credibly.data.files import written_whole
 from credibly.errors import InputError
-from credibly.export import to_json
 from credibly.report import Report
 from reliability.faults import Faults, server
 
@@ -20,7 +19,6 @@ OLD = b"what was there before"
 WRITERS = {
     "save_model": "out.credibly",
     "save_page": "out.html",
-    "export": "out.json",
     "predict_parquet": "out.parquet",
     "predict_csv": "out.csv",
     "command_fit": "out",
@@ -100,7 +98,6 @@ def writers(fitted: Any, many: np.ndarray) -> dict[str, Any]:
     return {
         "save": lambda path: save(fitted, path),
         "Report.save": Report("A page", "<p>" * 300_000).save,
-        "to_json": lambda path: to_json(fitted, path),
         "predict_to.csv": lambda path: fitted.predict_to(many, path, overwrite=True),
         "predict_to.parquet": lambda path: fitted.predict_to(many, path, overwrite=True),
     }

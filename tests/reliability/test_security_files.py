@@ -1,6 +1,6 @@
 """Files of strangers: whatever they hold, reading them runs nothing, and none fills the memory.
 
-Model files have tests of their own (tests/persistence/test_malice.py); here are tables, checkpoints, and the rule that
+Model files have tests of their own (tests/persistence/test_hostile.py); here are tables, checkpoints, and the rule that
 nothing in the library can load a pickle at all.
 """
 
@@ -12,7 +12,6 @@ import json
 import lzma
 import os
 import pickle
-import stat
 import tracemalloc
 import zipfile
 import zlib
@@ -28,12 +27,11 @@ import pytest
 from pyarrow import feather
 
 import credibly
-from credibly import BayesianLogisticRegression, Normal, ParquetRows, load, save
+from credibly import BayesianLogisticRegression, Normal, ParquetRows, load
 from credibly.cli.reading import ReadOptions, read_batches, read_table
 from credibly.cli.reading import stream as streams
-from credibly.data.checkpoint import HEAD, NO_PASS, Checkpoint, _packed, _record, _unpacked
 from credibly.errors import InputError, ModelFileError, TableError
-from persistence.forge import archive_of, edited, members, resealed, written
+from persistence.forge import archive_of
 
 SRC = Path(credibly.__file__).parent
 HERE = "credibly-was-here"
@@ -251,55 +249,26 @@ def test_a_table_that_is_packed_well_is_read(tmp_path, monkeypatch):
 
 # --- checkpoints ---------------------------------------------------------------------------------------------------
 
-ABOUT = {"model": "x", "rows": "y"}
+
+def checkpoint(header: object, array: bytes | None = None) -> bytes:
+    """A checkpoint with this header, and with this for its first array, under a right checksum."""
+    contents = [("header.json", json.dumps(header).encode())] + ([] if array is None else [("arrays/0.npy", array)])
+    return archive_of(contents, kind="checkpoint")
 
 
-def of(content: bytes, about: bytes | None = None) -> bytes:
-    """A checkpoint of one pass, with a right checksum."""
-    return _record(NO_PASS, json.dumps(ABOUT).encode() if about is None else about) + _record(0, content)
-
-
-def told(entries: object, held: bytes = b"") -> bytes:
-    """A record that says this of its arrays."""
-    return of(json.dumps(entries).encode() + b"\n" + held)
-
-
+ONE_PASS = {"about": {}, "passes": [[0, 1]]}
 CHECKPOINTS = {
     "a pickle": pickle.dumps,
-    "a record that is a pickle": lambda bomb: of(pickle.dumps(bomb)),
-    "a record that is an array of objects": lambda bomb: of(npy(bomb)),
-    "a record that is an archive of arrays": lambda bomb: of(npz(bomb)),
-    "objects": lambda bomb: told([["|O", [1], "C"]], pickle.dumps(bomb)),
-    "a type that is code": lambda bomb: told([[f"__import__('os').mkdir('{bomb.folder}')", [1], "C"]]),
-    "a type with fields": lambda bomb: told([["f8,f8", [1], "C"]], bytes(16)),
-    "an array larger than any memory": lambda bomb: told([["<f8", [10**15], "C"]], bytes(8)),
-    "an array of a size that no number holds": lambda bomb: told([["<f8", [10**30], "C"]], bytes(8)),
-    "an empty array of such a size": lambda bomb: told([["<f8", [0, 10**30], "C"]]),
-    "an array of negative size": lambda bomb: told([["<f8", [-1], "C"]], bytes(8)),
-    "an array of a size that is no whole number": lambda bomb: told([["<f8", [1.0], "C"]], bytes(8)),
-    "an array of many dimensions": lambda bomb: told([["<f8", [1] * 100, "C"]], bytes(8)),
-    "an array in no order": lambda bomb: told([["<f8", [1], "K"]], bytes(8)),
-    "more bytes than arrays": lambda bomb: told([["<f8", [1], "C"]], bytes(9)),
-    "no list": lambda bomb: told({"<f8": 1}),
-    "a list of something else": lambda bomb: told([5]),
-    "too few words": lambda bomb: told([["<f8", [1]]], bytes(8)),
-    "a record of brackets": lambda bomb: of(b"[" * 200_000),
-    "a first record of brackets": lambda bomb: of(b"", b"[" * 200_000),
-    "a first record that is no object": lambda bomb: of(b"", b"[1]"),
-    "a length beyond the file": lambda bomb: HEAD.pack(NO_PASS, 2**63, 0),
-    "nothing but passes": lambda bomb: _record(0, b""),
-    "a damaged record": lambda bomb: of(b"abc")[:-1] + b"d",
-}  # fmt: skip
-
-
-def test_what_a_pass_returned_comes_back_as_it_was():
-    table = np.arange(6.0).reshape(2, 3)
-    given = (1.5, 3, table, np.asfortranarray(table), np.zeros((0, 2)), np.float32(2.0) * np.ones(3, np.float32))
-    back = _unpacked(_packed(given))
-    for one, other in zip(given, back, strict=True):
-        np.testing.assert_array_equal(one, other, strict=isinstance(one, np.ndarray))
-        assert other.flags.writeable and np.asarray(one).flags.fnc == other.flags.fnc
-    assert _packed((table, "text")) is None and _packed((np.array([{}]),)) is None
+    "an archive of pickles": npz,
+    "a model": lambda bomb: archive_of([("header.json", b"{}")]),
+    "an array of objects": lambda bomb: checkpoint(ONE_PASS, npy(bomb)),
+    "fewer arrays than it says": lambda bomb: checkpoint(ONE_PASS),
+    "passes that are none": lambda bomb: checkpoint({"about": {}, "passes": 5}),
+    "a number that is none": lambda bomb: checkpoint({"about": {}, "passes": [["x", 0]]}),
+    "more arrays than any memory": lambda bomb: checkpoint({"about": {}, "passes": [[0, 10**15]]}),
+    "no passes": lambda bomb: checkpoint({"about": {}}),
+    "nothing": lambda bomb: checkpoint([]),
+}
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
@@ -309,59 +278,13 @@ def test_a_checkpoint_of_a_stranger_is_refused_and_runs_nothing(tmp_path, bomb, 
     before = path.read_bytes()
     tracemalloc.start()
     with pytest.raises(InputError, match="no checkpoint of a fit, or a damaged one"):
-        Checkpoint(path, ABOUT).open()
+        BayesianLogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1], resume=path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 20_000_000 and path.read_bytes() == before
 
 
-# --- model files: what test_malice.py leaves ------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def good(tmp_path_factory):
-    path = tmp_path_factory.mktemp("good") / "model.credibly"
-    X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.5], [3.0, 0.5], [4.0, 1.0], [5.0, 2.0]])
-    save(BayesianLogisticRegression(prior=Normal(1.0)).fit(X, [0, 1, 0, 1, 0, 1]), path)
-    return path.read_bytes()
-
-
-def test_a_member_that_says_it_is_a_link_is_followed_nowhere(tmp_path, good):
-    """Nothing is extracted, so that a link is at most an array with the wrong bytes."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.comment = b"credibly model 1 sha256 " + b"0" * 64
-        for name, content in members(good).items():
-            info = zipfile.ZipInfo(name)
-            is_array = name.endswith("0.npy")
-            info.external_attr = ((stat.S_IFLNK if is_array else stat.S_IFREG) | 0o777) << 16
-            archive.writestr(info, b"/etc/passwd" if is_array else content)
-    with pytest.raises(ModelFileError, match="not the size"):
-        load(written(tmp_path, resealed(out.getvalue())))
-    assert [it.name for it in tmp_path.iterdir()] == ["forged.credibly"]
-
-
-@pytest.mark.parametrize("path", [it for it in ("/dev/zero", "/dev/null", "/dev/random") if os.path.exists(it)])
-def test_a_device_is_no_model_and_is_not_read_for_ever(path):
-    with pytest.raises(ModelFileError, match="empty"):
-        load(path)
-
-
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_none_in_a_header_are_refused(tmp_path, good, number):
-    text = members(good)["header.json"].decode()
-    assert '"format":1' in text
-    forged = text.replace('"format":1', f'"format":{number}', 1).encode()
-    with pytest.raises(ModelFileError, match="not the JSON"):
-        load(written(tmp_path, archive_of(list((members(good) | {"header.json": forged}).items()))))
-
-
-def test_a_model_that_claims_a_hostile_name_says_it_and_does_nothing(tmp_path, good, bomb):
-    forged = edited(good, lambda whole: whole.update({"class": f"__import__('os').mkdir('{bomb.folder}')"}))
-    try:
-        assert load(written(tmp_path, forged)).classes_.tolist() == [0, 1]  # what is shown is not what is made
-    except ModelFileError:
-        pass
+# --- codecs ---------------------------------------------------------------------------------------------------------
 
 
 def test_options_of_reading_reach_no_codec_that_runs_something():

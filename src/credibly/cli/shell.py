@@ -16,7 +16,7 @@ import typer
 
 from credibly.cli import BAD_INPUT, DONE, INTERRUPTED, STOPPED, UNEXPECTED
 from credibly.cli.printable import printable, printable_json
-from credibly.data.files import told
+from credibly.data.files import write_errors
 from credibly.errors import CrediblyError
 
 OWN = {"json", "debug"}
@@ -126,7 +126,7 @@ def run_command(function: Callable[[], Outcome], call: Call) -> int:
             warnings.simplefilter("always")
             outcome = function()
         said = list(dict.fromkeys(str(one.message) for one in caught if _concerns_user(one)))
-        with told("to standard output"):
+        with write_errors("to standard output"):
             _print(outcome, said, call)
     except KeyboardInterrupt:
         return _fail(STOPPED, INTERRUPTED, call)

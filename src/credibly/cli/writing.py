@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
 
 from credibly.cli.printable import printable
-from credibly.data.files import told, written_whole
+from credibly.data.files import write_errors, written_whole
 from credibly.errors import TableError
 from credibly.tables.columns import shortened
 
@@ -149,7 +149,7 @@ def _standard_output() -> Iterator[IO[bytes]]:
 
 
 def _told(path: str | os.PathLike[str]) -> AbstractContextManager[None]:
-    return told("to standard output" if os.fspath(path) == STANDARD_OUTPUT else path, TableError)
+    return write_errors("to standard output" if os.fspath(path) == STANDARD_OUTPUT else path, TableError)
 
 
 class CsvRows:

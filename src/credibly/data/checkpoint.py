@@ -1,207 +1,105 @@
-"""A fit that was stopped goes on where it was: what every pass over the rows returned is written down.
+"""A fit that was stopped goes on where it was: what every pass over the rows returned is written to a file.
 
-The search for a mode is a fixed sequence of passes, each of which returns a few numbers, a vector and a matrix. So the
-state of an optimiser need not be known: a fit that starts again is handed the recorded results, without a look at the
-rows, until the record ends, and computes from there on.
+A fit is a fixed sequence of passes, each of which returns a few numbers, a vector and a matrix. So the state of an
+optimizer need not be known: a fit that starts again is handed the recorded results, without a look at the rows, until
+the record ends, and computes from there on. The file is one archive of arrays, replaced as a whole after every pass.
 """
 
-import json
-import os
-import re
-import struct
 from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
-from math import prod
 from pathlib import Path
-from typing import Any, Literal, cast
-from zlib import crc32
+from typing import Any, cast
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.files import check_name, told, written_whole
+from credibly.data.archive import STORABLE, read_archive, write_archive
+from credibly.data.files import check_name, write_errors, written_whole
 from credibly.data.source import Block, Change, Code, MemoryRows, Result, Rows, RowWise, Stored
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array
 
-NO_PASS = -1  # the number of the first record, which says what the fit is of
 NOT_WRITTEN = (
     " Passes that are recorded there stay so: with space, the same call of fit goes on after them. Without resume= a "
     "fit writes nothing."
 )
-NUMBERS = re.compile(r"[<>|][biufc](1|2|4|8|16|32)")  # types of arrays that are recorded
-HEAD = struct.Struct("<qQI")  # before every record: the number of its pass, its length and its checksum
 
 
-@dataclass
 class Checkpoint:
-    """Results of passes in the order in which they were asked for, and the file that keeps them.
-
-    The file is a sequence of records, to which every pass adds one; one that was cut off when the process died is not
-    read.
+    """The results of passes in the order in which a fit makes them, and the file that holds them.
 
     Parameters
     ----------
-    path : Path
-    about : dict
-        What the fit is of, as JSON can hold it; a file that says otherwise is refused.
+    path : str or Path
+        Read when it exists, replaced after every pass.
+    about : mapping
+        What the fit is of, but for the rows, as JSON can hold it; a file that says otherwise is refused.
     """
 
-    path: Path
-    about: Mapping[str, Any]
-    passes: dict[int, tuple[AnyArray, ...]] = field(default_factory=dict)
-    asked: int = 0
-    new: bool = False  # whether this fit has begun it
+    def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:
+        self.path, self.about = Path(path), dict(about)
+        self._results: dict[int, tuple[AnyArray, ...]] = {}
+        self._number = 0  # of the next pass
+        self._begun_here = False  # whether this fit has begun the file
 
-    def open(self) -> None:
-        """Take up the file, or begin it."""
-        check_name(self.path, overwrite=True)
-        self.new = not self.path.exists()
-        if self.new:
-            with self._writing(), written_whole(self.path) as part:
-                part.write_bytes(_record(NO_PASS, json.dumps(self.about).encode()))
-            return
+    def record(self, rows: Rows) -> Rows:
+        """The same rows, whose sums are looked up first. The first rows given are those that the fit is of."""
+        if "rows" not in self.about:
+            self.about["rows"] = fingerprint(rows)
+            check_name(self.path, overwrite=True)
+            self._begun_here = not self.path.exists()
+            if not self._begun_here:
+                self._results = self._read()
+        return RecordedRows(rows, self)
+
+    def delete(self) -> None:
+        """The fit is done: the record is not needed any more."""
+        self.path.unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        """The fit was refused: a record that it has begun would be in the way of the next."""
+        if self._begun_here:
+            self.delete()
+
+    def result_of(self, work: Callable[[], Result]) -> Result:
+        """The recorded result of the next pass, or else that of the work, which is then recorded.
+
+        Only a plain tuple of numbers and arrays is; any other result is computed again.
+        """
+        number, self._number = self._number, self._number + 1
+        if number in self._results:
+            return cast(Result, tuple(float(part) if part.ndim == 0 else part for part in self._results[number]))
+        result: Any = work()
+        parts = tuple(np.asarray(part) for part in result) if type(result) is tuple else (np.array(None),)
+        if all(part.dtype.kind in STORABLE for part in parts):
+            self._results[number] = parts
+            self._write()
+        return cast(Result, result)
+
+    def _write(self) -> None:
+        header = {"about": self.about, "passes": [[number, len(parts)] for number, parts in self._results.items()]}
+        arrays = [part for parts in self._results.values() for part in parts]
+        with write_errors(self.path, more=NOT_WRITTEN), written_whole(self.path) as new:
+            write_archive(new, "checkpoint", header, arrays)
+
+    def _read(self) -> dict[int, tuple[AnyArray, ...]]:
         try:
-            about, kept = self._read()
-        except (ValueError, OSError, EOFError, MemoryError, RecursionError) as error:
+            header, arrays = read_archive(self.path, "checkpoint")
+            about, parts = header["about"], iter(arrays)
+            results = {int(number): tuple(next(parts) for _ in range(count)) for number, count in header["passes"]}
+            differing = sorted(key for key in self.about if about.get(key) != self.about[key])
+        except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, OSError) as error:
             raise InputError(
                 f"resume={str(self.path)!r} is no checkpoint of a fit, or a damaged one. Name another file; if it is "
                 "one, delete it to start anew."
             ) from error
-        differing = sorted(key for key in self.about if about.get(key) != self.about[key])
         if differing:
             raise InputError(
                 f"resume={str(self.path)!r} is the checkpoint of another fit: {', '.join(differing)} differ. Delete it "
                 "to start anew, or fit the same model to the same rows."
             )
-        with self._writing():
-            os.truncate(self.path, kept)  # a record that was cut off
-
-    def _writing(self) -> AbstractContextManager[None]:
-        return told(self.path, more=NOT_WRITTEN)
-
-    def _read(self) -> tuple[dict[str, Any], int]:
-        """What the file says it is of, and how long its whole records are."""
-        records = list(_records(self.path))
-        if not records or records[0][0] != NO_PASS:
-            raise ValueError("there is no first record")
-        about = json.loads(records[0][1])
-        if not isinstance(about, dict):
-            raise ValueError("the first record is no object")
-        if all(about.get(key) == self.about[key] for key in self.about):
-            self.passes = {number: _unpacked(content) for number, content, _ in records[1:]}
-        return about, records[-1][2]
-
-    def result_of(self, work: Callable[[], Result]) -> Result:
-        """The next result of the record, or else of the work, which is then written down."""
-        number, self.asked = self.asked, self.asked + 1
-        if number in self.passes:
-            return cast(Result, tuple(float(part) if part.ndim == 0 else part for part in self.passes[number]))
-        result = work()
-        content = _packed(result)
-        if content is not None:
-            with self._writing(), self.path.open("ab") as file:
-                file.write(_record(number, content))
-        return result
-
-
-def _record(number: int, content: bytes) -> bytes:
-    return HEAD.pack(number, len(content), crc32(content)) + content
-
-
-def _records(path: Path) -> Iterator[tuple[int, bytes, int]]:
-    """Whole records: the number of the pass, the content, and where it ends."""
-    end = 0
-    with path.open("rb") as file:
-        while len(head := file.read(HEAD.size)) == HEAD.size:
-            number, length, checksum = HEAD.unpack(head)
-            if length > path.stat().st_size - end - HEAD.size:  # cut off; or the file is something else
-                return
-            content = file.read(length)
-            if crc32(content) != checksum:
-                raise ValueError("a record is damaged")
-            end += HEAD.size + length
-            yield number, content, end
-
-
-def _packed(result: object) -> bytes | None:
-    """A tuple of numbers and arrays: a line that says of what types and shapes, then their bytes.
-
-    None for all else, which is computed again.
-    """
-    if not isinstance(result, tuple) or not all(isinstance(part, float | int | np.ndarray) for part in result):
-        return None
-    arrays = [np.asarray(part) for part in result]
-    if not all(NUMBERS.fullmatch(array.dtype.str) for array in arrays):
-        return None
-    orders = ["F" if array.flags.fnc else "C" for array in arrays]
-    told = [[array.dtype.str, array.shape, order] for array, order in zip(arrays, orders, strict=True)]
-    parts = [array.tobytes("F" if order == "F" else "C") for array, order in zip(arrays, orders, strict=True)]
-    return b"\n".join([json.dumps(told).encode(), b"".join(parts)])
-
-
-def _unpacked(content: bytes) -> tuple[AnyArray, ...]:
-    """The arrays of a record. Its length bounds theirs, and nothing in it is evaluated, as NumPy's own headers are."""
-    line, _, held = content.partition(b"\n")
-    parts, at = [], 0
-    for kind, shape, order in _described(line):
-        part = np.frombuffer(held, kind, min(prod(shape), len(held) + 1), at)  # too many: a ValueError
-        parts.append(part.reshape(shape, order=order).copy(order="K"))
-        at += part.nbytes
-    if at != len(held):
-        raise ValueError("a record is longer than its arrays")
-    return tuple(parts)
-
-
-def _described(line: bytes) -> Iterator[tuple[str, tuple[int, ...], Literal["C", "F"]]]:
-    """Types, shapes and orders of the arrays of a record."""
-    for entry in _list(json.loads(line)):
-        kind, shape, order = _list(entry)
-        if not (isinstance(kind, str) and NUMBERS.fullmatch(kind) and order in ("C", "F")):
-            raise ValueError("a record holds something else than numbers")
-        if not all(type(n) is int and 0 <= n for n in _list(shape)):
-            raise ValueError("a record holds an array without a shape")
-        yield kind, tuple(shape), order
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError("a record does not say what it holds")
-    return value
-
-
-class Recorder:
-    """How rows are walked in a fit that may be stopped: the first rows it is given are what the record is of.
-
-    Parameters
-    ----------
-    path : str or Path
-    about : mapping
-        What the fit is of, but for the rows.
-    """
-
-    def __init__(self, path: str | Path, about: Mapping[str, Any]) -> None:
-        self.path, self.about = Path(path), about
-        self.record: Checkpoint | None = None
-
-    def __call__(self, rows: Rows) -> Rows:
-        """The same rows, their sums looked up in the record first."""
-        if self.record is None:
-            self.record = Checkpoint(self.path, {**self.about, "rows": fingerprint(rows)})
-            self.record.open()
-        return RecordedRows(rows, self.record)
-
-    def refused(self) -> None:
-        """The rows or the model cannot be used: a record that this fit has begun would be in the way of the next."""
-        if self.record is not None and self.record.new:
-            self.record.path.unlink(missing_ok=True)
-
-    def done(self) -> None:
-        """All went well: the record is not needed any more."""
-        if self.record is not None:
-            self.record.path.unlink(missing_ok=True)
+        return results
 
 
 def fingerprint(rows: Any) -> str:
@@ -218,10 +116,10 @@ def fingerprint(rows: Any) -> str:
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """Rows whose sums are looked up in a record first. Samples and maps are made anew."""
+    """Rows whose sums are looked up in a checkpoint first. Samples and maps are made anew."""
 
     inner: Rows
-    record: Checkpoint
+    checkpoint: Checkpoint
 
     @property
     def n_rows(self) -> int:
@@ -235,7 +133,7 @@ class RecordedRows:
 
     def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
         """The sum as recorded, or over the rows."""
-        return self.record.result_of(lambda: self.inner.sum(block, merge))
+        return self.checkpoint.result_of(lambda: self.inner.sum(block, merge))
 
     def map(self, block: RowWise) -> Array:
         """As the rows do."""
@@ -258,7 +156,7 @@ class RecordedRows:
         return replace(self, inner=self.inner.in_blocks(block_rows))
 
     def on_threads(self, threads: int | None) -> "RecordedRows":
-        """The same rows, walked by so many threads."""
+        """The same rows, on so many threads."""
         return replace(self, inner=self.inner.on_threads(threads))
 
     def relabelled(self, y: AnyArray) -> "RecordedRows":

@@ -8,20 +8,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from credibly.errors import InputError
+from credibly.errors import FileWriteError, InputError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
-def told(path: str | os.PathLike[str], kind: type[InputError] = InputError, more: str = "") -> Iterator[None]:
-    """A full disk and its like, while `path` is written, as one readable error; `more` is further advice.
+def write_errors(
+    path: str | os.PathLike[str], kind: type[InputError] = FileWriteError, more: str = ""
+) -> Iterator[None]:
+    """Translate what goes wrong while `path` is written, such as a full disk, into one readable error.
 
-    A reader of a pipe that has gone away is no error of the writer: that goes on as it is.
+    Parameters
+    ----------
+    path : path
+        For the message.
+    kind : type, default FileWriteError
+        Of the error.
+    more : str
+        Further advice.
+
+    Notes
+    -----
+    A reader of a pipe that has gone away is no error of the writer: `BrokenPipeError` goes on as it is.
     """
     try:
         yield
-    except BrokenPipeError:
+    except (BrokenPipeError, FileWriteError):
         raise
     except OSError as error:
         advice = "Free some space or choose" if error.errno in FULL else "Choose"
@@ -62,15 +75,15 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
     >>> final.read_text()
     '42'
     """
-    with told(path):
+    with write_errors(path):
         check_name(Path(path), overwrite)
         final = Path(path).resolve()  # what a link points to is replaced, not the link
     part = final.with_name(f".{final.name[:50]}.{secrets.token_hex(8)}.part")  # 50 letters may be 200 bytes
     try:
-        with told(path):
+        with write_errors(path):
             part.touch(exist_ok=False)  # with the permissions of any new file, where tempfile's are the owner's only
         yield part
-        with told(path):
+        with write_errors(path):
             _flush(part)
             if final.exists():
                 part.chmod(stat.S_IMODE(final.stat().st_mode))  # a file that only its owner may read stays so

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import csv
 from pyarrow import parquet as pq
 
-from credibly.data.files import told, written_whole
+from credibly.data.files import write_errors, written_whole
 from credibly.data.parquet_files import AnyPath, shortened
 from credibly.errors import InputError, TableError
 from credibly.numerics.arrays import AnyArray
@@ -55,7 +55,7 @@ def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, ove
     1,0.5
     """
     kind = _kind(path)
-    with told(path, TableError), written_whole(path, overwrite=overwrite) as part, part.open("wb") as file:
+    with write_errors(path, TableError), written_whole(path, overwrite=overwrite) as part, part.open("wb") as file:
         rows = _written(_groups(batches), file, kind)
     return rows
 

@@ -1,8 +1,7 @@
-"""Ways out of a fitted model: its draws for ArviZ, its coefficients as JSON."""
+"""The way out of a fitted model: its draws for ArviZ."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -14,7 +13,7 @@ def check_fitted(model: Any) -> None:
     check_is_fitted(model)
 
 
-class DrawsMixin:
+class ExportMixin:
     """Draws for ArviZ: linear models, Gaussian processes and generative models."""
 
     def to_arviz(
@@ -46,30 +45,3 @@ class DrawsMixin:
         from credibly.export import to_arviz
 
         return to_arviz(self, X, y, draws=draws, chains=chains, random_state=random_state)
-
-
-class ExportMixin(DrawsMixin):
-    """Draws for ArviZ, and coefficients as JSON: models that are linear, or may be."""
-
-    def to_json(
-        self, path: str | os.PathLike[str] | None = None, *, covariance: bool = True, overwrite: bool = True
-    ) -> str:
-        """The coefficients as one JSON document, with all that scoring elsewhere needs.
-
-        Parameters
-        ----------
-        path : path, optional
-            Write the document there, too; the file appears whole or not at all.
-        covariance : bool, default True
-            Include the posterior, for averaged probabilities and intervals.
-        overwrite : bool, default True
-            False refuses a name that is taken.
-
-        Returns
-        -------
-        str
-            The document; `credibly.export.to_json` says what is in it, and which models have one.
-        """
-        from credibly.export import to_json
-
-        return to_json(self, path, covariance=covariance, overwrite=overwrite)

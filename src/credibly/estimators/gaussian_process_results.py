@@ -15,7 +15,7 @@ from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError, NoEvidenceError
 from credibly.estimators.certificate import Certificate
 from credibly.estimators.certified_function import certify_function
-from credibly.estimators.exporting import DrawsMixin
+from credibly.estimators.exporting import ExportMixin
 from credibly.estimators.gaussian_process_inducing import Induced
 from credibly.estimators.gaussian_process_plan import Plan
 from credibly.estimators.gaussian_process_summary import at_bounds, hyperparameter_table, log_deviations
@@ -35,7 +35,7 @@ from credibly.numerics.newton import Status
 DOUBTFUL_GAP = 0.05  # between averaged probabilities and shares of classes
 
 
-class GaussianProcessResults(DrawsMixin, LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, BaseEstimator):
+class GaussianProcessResults(ExportMixin, LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, BaseEstimator):
     """Everything that can be asked after `fit`; the subclass learns."""
 
     label_noise: Any

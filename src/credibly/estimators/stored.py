@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from credibly._version import __version__
-from credibly.data.checkpoint import Recorder
+from credibly.data.checkpoint import Checkpoint
 from credibly.data.columns import Columns, describe_block, merge_columns
 from credibly.data.lazy import is_dask
 from credibly.data.source import Block, Code, Rows, Stored
-from credibly.errors import InputError, NewClassError
+from credibly.errors import FileWriteError, InputError, NewClassError
 from credibly.estimators.containers import named
 from credibly.estimators.validation import (
     LARGEST_LABEL,
@@ -303,16 +303,17 @@ def resumable(estimator: BaseEstimator, path: Any) -> Iterator[Walk]:
     if not isinstance(path, str | Path):
         raise InputError(f"resume must be the path of a file, or None; got {path!r}.")
     choices = {name: value for name, value in estimator.get_params(deep=False).items() if name != "verbose"}
-    recorder = Recorder(
+    checkpoint = Checkpoint(
         path, {"model": type(estimator).__name__, "parameters": joblib.hash(choices), "version": __version__}
     )
     try:
-        yield recorder
-    except InputError as error:
-        if not isinstance(error.__cause__, OSError):  # after a full disk the fit goes on from what is recorded
-            recorder.refused()
+        yield checkpoint.record
+    except FileWriteError:  # a full disk, say: with space the fit goes on from what is recorded
         raise
-    recorder.done()
+    except InputError:
+        checkpoint.discard()
+        raise
+    checkpoint.delete()
 
 
 def recorded(training: AnyTraining, walk: Walk, n_jobs: int | None) -> AnyTraining:

@@ -1,6 +1,5 @@
-"""Ways out of the library: draws for ArviZ, and coefficients for scoring elsewhere."""
+"""Draws of fitted models for ArviZ."""
 
-from credibly.export.inference_data import to_arviz
-from credibly.export.scoring import to_json
+from credibly.export.arviz import to_arviz
 
-__all__ = ["to_arviz", "to_json"]
+__all__ = ["to_arviz"]

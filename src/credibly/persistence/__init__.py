@@ -1,5 +1,5 @@
-"""Saving and loading models: versioned files of JSON and arrays that never execute anything."""
+"""Saving and loading models: files of JSON and arrays, in which nothing is ever run."""
 
-from credibly.persistence.files import header, load, save
+from credibly.persistence.model_file import header, load, save
 
 __all__ = ["header", "load", "save"]

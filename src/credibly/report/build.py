@@ -11,7 +11,7 @@ import numpy as np
 
 from credibly.comparison.progress import Progress
 from credibly.comparison.result import Comparison
-from credibly.data.files import told, written_whole
+from credibly.data.files import write_errors, written_whole
 from credibly.diagnostics.inputs import check_level, whole
 from credibly.errors import InputError
 from credibly.report import asked, performance, provenance
@@ -89,7 +89,7 @@ def report(
         parts = _parts(material)
         page = Report(parts["title"], rendered(parts), parts["headline"])
         if path is not None and part is not None:
-            with told(path):
+            with write_errors(path):
                 part.write_text(page.html, encoding="utf-8", newline="\n")
     return page
 

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from credibly.data.files import told, written_whole
+from credibly.data.files import write_errors, written_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -50,7 +50,7 @@ class Report:
         -------
         Path
         """
-        with written_whole(path, overwrite=overwrite) as part, told(path):
+        with written_whole(path, overwrite=overwrite) as part, write_errors(path):
             part.write_text(self.html, encoding="utf-8", newline="\n")
         return Path(path)
 
