@@ -16,7 +16,6 @@ from credibly.model.likelihoods.choices import LINKS as LINK_NAMES
 from credibly.model.likelihoods.choices import THRESHOLDS
 from credibly.model.likelihoods.links import Identity, Link, Log, Power
 from credibly.model.likelihoods.mixture import LOGISTIC_MIXTURE
-from credibly.model.likelihoods.thresholds import BernoulliStudent
 
 Document = dict[str, Any]
 
@@ -31,13 +30,11 @@ def threshold_link(likelihood: Likelihood) -> Document:
     """The link of a noisy threshold by name, with its parameters."""
     if isinstance(likelihood, BernoulliMixture):
         return {"name": "normal_mixture", **mixture(likelihood.mixture)}
-    if isinstance(likelihood, BernoulliStudent):
-        return {"name": "student", "df": likelihood.df}
     name = BY_KIND.get(type(likelihood))
     if name is None:
         raise NotDefinedError(
             f"This model cannot be written as plain coefficients: its link {likelihood!r} has no name that other "
-            f"programs know. These have one: {', '.join(sorted(BY_KIND.values()))}, Student-t, normal mixtures. Save "
+            f"programs know. These have one: {', '.join(sorted(BY_KIND.values()))}, normal mixtures. Save "
             "the model instead (credibly.save)."
         )
     return {"name": name}
@@ -51,8 +48,7 @@ def threshold_average(likelihood: Likelihood) -> Document:
         return {"kind": "normal_mixture", **mixture(NormalMixture([1.0], [0.0], [1.0])), "error": ROUNDING}
     if isinstance(likelihood, BernoulliMixture):
         return {"kind": "normal_mixture", **mixture(likelihood.mixture), "error": ROUNDING}
-    narrow = likelihood.width if isinstance(likelihood, BernoulliStudent) else 1.0
-    return {"kind": "trapezoid", "step": STEP * narrow, "reach": REACH, "error": TRAPEZOID_ERROR}
+    return {"kind": "trapezoid", "step": STEP, "reach": REACH, "error": TRAPEZOID_ERROR}
 
 
 def mixture(threshold: NormalMixture) -> Document:

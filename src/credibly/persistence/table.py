@@ -45,7 +45,6 @@ CLASSES: dict[str, str] = {
     "likelihood.BernoulliLoglog": "credibly.model.likelihoods.thresholds:BernoulliLoglog",
     "likelihood.BernoulliMixture": "credibly.model.likelihoods.mixture:BernoulliMixture",
     "likelihood.BernoulliProbit": "credibly.model.likelihoods.thresholds:BernoulliProbit",
-    "likelihood.BernoulliStudent": "credibly.model.likelihoods.thresholds:BernoulliStudent",
     "likelihood.Categorical": "credibly.model.likelihoods.categorical:Categorical",
     "likelihood.FamilyLikelihood": "credibly.model.likelihoods.family_likelihood:FamilyLikelihood",
     "likelihood.LabelNoise": "credibly.model.likelihoods.label_noise:LabelNoise",
