@@ -58,12 +58,13 @@ __all__ = [
 _DROP = 34.0  # e⁻³⁴ is 2e-15: what is farther below the peak of an integrand does not count
 _CELLS = 16  # of the grid that finds the window
 _WORTHWHILE, _ROUNDS = 0.8, 80  # a window is narrowed while that takes off a fifth; 0.8⁸⁰ is 2e-8
-# Nodes that make averages and tilted moments right to 1e-12, by the largest s/ω that they serve (the last up to 1000):
+# Nodes that make averages and tilted moments right to 1e-12, by the largest s/ω that they serve (the last up to _FAR):
 # measured for logistic, Cauchy, Student-t and Gumbel thresholds and every mean.
-_WIDTHS, _NODES = (1.0, 4.0), (64, 128, 384)
+_WIDTHS, _NODES = (1.0, 4.0, 1e3), (64, 128, 384, 1024)
 _REACH = float(np.sqrt(2.0 * _DROP))  # standard deviations that hold a normal but for as much
 _HIGHEST = 710.0  # no density exceeds e^710, the largest number
-_FAR = 1e100  # widths of the likelihood: from there on its transition is a step
+_HOPELESS = 1e300  # −log Z of rows whose squares are beyond all numbers: they are not averaged
+_FAR = 1e13  # widths of the likelihood: from there on its transition is a step
 _NARROW, _NARROW_NODES = 0.1, 10  # expectations of scores so narrow need only so many Gauss–Hermite nodes
 
 
@@ -263,7 +264,7 @@ def sigmoid_averages(m: ArrayLike, v: ArrayLike) -> LabelAverages:
 
     Notes
     -----
-    Relative error 1e-12 of both probabilities for s ≤ 1000 and any m. For s ≤ 3 fixed nodes, with e^m taken out so that
+    Relative error 1e-12 of both probabilities for s ≤ 1e13 and any m. For s ≤ 3 fixed nodes, with e^m taken out so that
     nothing underflows; for wider scores the rule of `tilted`.
 
     Examples
@@ -472,7 +473,7 @@ def tilted(factor: Factor, y: ArrayLike, m: ArrayLike, v: ArrayLike) -> Tilted:
 
     Notes
     -----
-    For s up to 1000 widths of the likelihood errors are 1e-12 · (1 + |log Z|), relative for Z and the variance and in
+    For |m| and s up to 1e13 widths of the likelihood errors are 1e-12 · (1 + |log Z|), relative for Z and the variance and in
     standard deviations for the mean: 1e-16 · |log Z| is the rounding of an exponent. A likelihood whose second
     derivative jumps at the center has that as a node, and is integrated to 1e-7.
 
@@ -534,6 +535,7 @@ def averaged_expansion(
     v: ArrayLike,
     center: float = 0.0,
     width: float = 1.0,
+    refinement: int = 1,
 ) -> Array:
     r"""Averages of log p(y | f), its slope and minus its second derivative over a normal score.
 
@@ -550,6 +552,8 @@ def averaged_expansion(
         Mean and variance of the score; v ≥ 0.
     center, width : float
         Where log p has its transition, and how far from the real line its nearest singularity is, about.
+    refinement : int
+        How many times as many nodes are taken: more than one where log p also turns sharply far from the center.
 
     Returns
     -------
@@ -559,9 +563,8 @@ def averaged_expansion(
     Notes
     -----
     For scores up to a tenth as wide as the likelihood ten Gauss–Hermite nodes, else the trapezoidal rule of `tilted` on
-    m ± 8.2 s. Errors are 1e-12 · (1 + |value|) while s is at most 1000 widths and log p grows no faster than a
-    polynomial. Where it turns sharply far from the center (a mixture of distant humps, very rare label noise) fewer
-    digits are right: six in the worst cases measured.
+    m ± 8.2 s. Errors are 1e-12 · (1 + |value|) while s is at most 1e13 widths, log p grows no faster than a polynomial
+    and it turns at the center only.
 
     Examples
     --------
@@ -571,14 +574,15 @@ def averaged_expansion(
     """
     shape, y, m, s = _flat_rows(y, m, v)
     out = np.empty((3, m.size))
-    for k, rows in _by_width(s / width, (_NARROW, *_WIDTHS), (_NARROW_NODES, *_NODES)):
+    sizes = [_NARROW_NODES, *(refinement * n for n in _NODES)]
+    for k, rows in _by_width(s / width, (_NARROW, *_WIDTHS), sizes):
         mean, spread = m[rows, None], s[rows, None]
         if k == 0:
             x, log_weights = gauss_hermite(_NARROW_NODES)
             weights = np.exp(log_weights)
         else:
             line = _Line.of(mean, spread, center, width)
-            x, weights = line.nodes(_NODES[k - 1], *line.window(_REACH))
+            x, weights = line.nodes(sizes[k], *line.window(_REACH))
             weights *= np.exp(-0.5 * x**2)
             weights /= weights.sum(axis=1, keepdims=True)
         for part, values in zip(out, expand(y[rows, None], mean + spread * x), strict=True):
@@ -608,45 +612,59 @@ def _by_width(s: Array, edges: Sequence[float], cells: Sequence[int]) -> Iterato
 
 
 def _moments(factor: Factor, y: Array, m: Array, s: Array) -> Array:
-    """Log mass, mean and variance of vectors of rows, each by its own integral; (3, n)."""
-    out = np.stack([factor.log_prob(y, m), m, np.zeros(len(m))])  # without spread there is nothing to average
+    """Log mass, mean and variance of vectors of rows; (3, n). A score without spread is not averaged."""
+    out = np.stack([factor.log_prob(y, m), m, np.zeros(len(m))])
     far = (np.maximum(np.abs(m - factor.center), s) > _FAR * factor.width) & (s != 0)
-    if far.any():
-        z, mean, var = cut_normal(m[far], s[far], factor.center, 0.0, 2.0 * y[far] - 1.0)
-        out[:, far] = special.log_normal_cdf(z), mean, var
-    near = np.flatnonzero(~far & (s != 0))  # of a spread that is no number nothing is known
+    out[:, far] = _step_moments(factor, y[far], m[far], s[far])
+    below = _below_peak(factor, y, m, s)
+    near = np.flatnonzero(~far & (s != 0) & ~(below > _HOPELESS))
     for k, rows in _by_width(s[near] / factor.width, _WIDTHS, _NODES):
         some = near[rows]
-        out[:, some] = _trapezoid_moments(factor, _NODES[k], *(part[some, None] for part in (y, m, s)))
+        out[:, some] = _trapezoid_moments(factor, _NODES[k], *(part[some, None] for part in (y, m, s, below)))
     return out
 
 
-def _trapezoid_moments(factor: Factor, n: int, y: Array, m: Array, s: Array) -> Array:
+def _step_moments(factor: Factor, y: Array, m: Array, s: Array) -> Array:
+    """The same where a transition is a step: the normal beyond it, or the likelihood at the mean, if that is far more."""
+    z, mean, var = cut_normal(m, s, factor.center, 0.0, 2.0 * y - 1.0)
+    beyond, here = special.log_normal_cdf(z), factor.log_prob(y, m)
+    return np.where(beyond > here - 1.0, np.stack([beyond, mean, var]), np.stack([here, m, s**2]))
+
+
+def _below_peak(factor: Factor, y: Array, m: Array, s: Array) -> Array:
+    """How far, at most, −x²/2 may be below zero at the peak of an integrand: from two values of it, a lower bound.
+
+    The values are those at the mean and at the transition.
+    """
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a value that is no number is no bound
+        x = (m - factor.center) / s
+        at_center = 0.5 * x**2 - factor.log_prob(y, np.full(m.shape, factor.center))
+        return np.fmin(-factor.log_prob(y, m), at_center) + (0.0 if factor.two_labels else _HIGHEST)
+
+
+def _trapezoid_moments(factor: Factor, n: int, y: Array, m: Array, s: Array, below: Array) -> Array:
     """Log mass, mean and variance by n nodes on the window that holds the mass; columns (rows, 1) to (3, rows)."""
     line = _Line.of(m, s, factor.center, factor.width)
-    x, slope = line.nodes(n, *_window(factor, y, m, s, line))
-    log_density = factor.log_prob(y, m + s * x) - 0.5 * x**2
-    top = log_density.max(axis=1, keepdims=True)
-    share = slope * np.exp(log_density - top)
+    x, slope = line.nodes(n, *_window(factor, y, m, s, line, np.sqrt(2.0 * (below + _DROP))))
+    log_prob = factor.log_prob(y, m + s * x)
+    best = (log_prob - 0.5 * x**2).argmax(axis=1)[:, None]
+    top, x_top = (np.take_along_axis(part, best, axis=1) for part in (log_prob, x))
+    # differences first: a log probability of −1e8 hides the digits of what is added to it
+    share = slope * np.exp((log_prob - top) - 0.5 * (x - x_top) * (x + x_top))
     mass = share.sum(axis=1, keepdims=True)
     share /= mass
     mean = (share * x).sum(axis=1, keepdims=True)
     var = (share * (x - mean) ** 2).sum(axis=1, keepdims=True)
-    log_mass = top + np.log(mass) - 0.5 * special.LOG_2PI
+    log_mass = top - 0.5 * x_top**2 + np.log(mass) - 0.5 * special.LOG_2PI
     return np.stack([part[:, 0] for part in (log_mass, m + s * mean, s**2 * var)])
 
 
-def _window(factor: Factor, y: Array, m: Array, s: Array, line: "_Line") -> tuple[Array, Array]:
+def _window(factor: Factor, y: Array, m: Array, s: Array, line: "_Line", reach: Array) -> tuple[Array, Array]:
     """The range of τ in which the integrand is within e^_DROP of its peak, and at most a cell on either side.
 
-    It starts from where the normal density alone is above e^−_DROP times a lower bound of the peak: the likelihood at
-    the mean, or at its transition. A grid on the window finds a narrower one, again and again, while that is worth it.
+    It starts from |x| ≤ reach. A grid on the window finds a narrower one, again and again, while that is worth it.
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # a bound that is no number is none
-        x = np.abs((m - factor.center) / s)
-        at_center = 0.5 * x**2 - factor.log_prob(y, np.full(m.shape, factor.center))
-    highest = 0.0 if factor.two_labels else _HIGHEST
-    low, high = line.window(np.sqrt(2.0 * (np.fmin(-factor.log_prob(y, m), at_center) + highest + _DROP)))
+    low, high = line.window(reach)
     grid = np.linspace(0.0, 1.0, _CELLS + 1)
     for _ in range(_ROUNDS):
         width = high - low
@@ -658,10 +676,7 @@ def _window(factor: Factor, y: Array, m: Array, s: Array, line: "_Line") -> tupl
         narrower = last - first <= _WORTHWHILE * _CELLS
         if not narrower.any():
             break
-        low, high = (
-            np.where(narrower, low + width * grid[first], low),
-            np.where(narrower, low + width * grid[last], high),
-        )
+        low, high = (np.where(narrower, low + width * grid[k], end) for k, end in ((first, low), (last, high)))
     return low, high
 
 

@@ -322,8 +322,7 @@ def _add_moments(out: SoftmaxMoments, rows: Codes, m: Array, B: Array, nodes: Ar
 
 @lru_cache(maxsize=8)
 def _single_points(size: int, dim: int) -> _Single:
-    """The points with a row of ones below them, which multiplies the means; (dim + 1, size)."""
-    return np.ascontiguousarray(np.vstack([normal_points(size, dim).T, np.ones(size)]), dtype=np.float32)
+    return np.ascontiguousarray(normal_points(size, dim).T, dtype=np.float32)
 
 
 def _point_average(m: Array, B: Array, size: int) -> Array:
@@ -333,15 +332,14 @@ def _point_average(m: Array, B: Array, size: int) -> Array:
     # beyond the range of single precision a softmax is a maximum, which does not know a factor
     scale = np.maximum(np.abs(B).max(axis=(1, 2)) / _LARGEST, 1.0)[:, None]
     with np.errstate(over="ignore"):  # a class so far below the best that it cannot be: −inf
-        axes = np.concatenate([B / scale[:, :, None], (m / scale)[:, :, None]], axis=2).astype(np.float32)
+        means, axes = (m / scale).astype(np.float32), (B / scale[:, :, None]).astype(np.float32)
     total = np.zeros((n, K))
     step = max(1, min(size, _POINT_CELLS // K))
-    for rows in (
-        slice(i, i + max(1, _POINT_CELLS // (K * step))) for i in range(0, n, max(1, _POINT_CELLS // (K * step)))
-    ):
-        some = axes[rows].reshape(-1, r + 1)
+    for rows in row_blocks(n, K * step, _POINT_CELLS):
+        some = axes[rows].reshape(-1, r)
         for i in range(0, size, step):
             f = (some @ points[:, i : i + step]).reshape(-1, K, min(step, size - i))
+            f += means[rows, :, None]
             f -= f.max(axis=1, keepdims=True)
             np.exp(f, out=f)
             total[rows] += (f @ (1.0 / f.sum(axis=1))[:, :, None])[:, :, 0]

@@ -56,6 +56,7 @@ class Likelihood(ABC):
     two_labels: ClassVar[bool] = True  # whether y is 0 or 1
     center: float = 0.0  # where p(y | f) has its transition; a kink, if there is one, is here
     width: float = 1.0  # how wide that is: about the distance of the nearest singularity of log p from the real line
+    refinement: int = 1  # times as many nodes in `averaged`, where log p turns in other places too
 
     @abstractmethod
     def log_prob(self, y: Array, f: Array) -> Array:
@@ -94,7 +95,7 @@ class Likelihood(ABC):
 
         .. math:: \frac{d}{dm} E[\log p] = E[\mathrm{grad}], \qquad 2 \frac{d}{dv} E[\log p] = -E[\mathrm{curvature}]
         """
-        return Averaged(*averages.averaged_expansion(self.expand, y, m, v, self.center, self.width))
+        return Averaged(*averages.averaged_expansion(self.expand, y, m, v, self.center, self.width, self.refinement))
 
     def curvature_slope(self, y: Array, f: Array, v: Array) -> Array:
         """d/df of v · curvature(f): how a row's share of tr(A⁻¹H) moves with its score."""

@@ -177,7 +177,7 @@ class BernoulliDistribution(DensityThreshold):
     def _log_side(self, f: Array, side: float) -> Array:
         """log F(f) or log(1 − F(f)), also where the probability underflows but the density does not."""
         out = np.array(self._ask("logcdf" if side > 0 else "logsf", f))
-        lost = np.array(np.isneginf(out))
+        lost = ~np.isfinite(out)  # −inf, or the logarithm of a probability that SciPy rounds to below zero
         lost[lost] = np.isfinite(self._ask("logpdf", f[lost]))
         if lost.any():
             out[lost] = self._log_tail(f[lost], side)

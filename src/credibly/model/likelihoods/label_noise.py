@@ -65,6 +65,11 @@ class LabelNoise(Likelihood):
         return self.base.width
 
     @property
+    def refinement(self) -> int:  # type: ignore[override]
+        """Twice that of the base: log p also turns where the class becomes less probable than a flip."""
+        return 2 * self.base.refinement
+
+    @property
     def flips(self) -> Array:
         """(ε₀₁, ε₁₀)."""
         return np.array([self.flip_01, self.flip_10])

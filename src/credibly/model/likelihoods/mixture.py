@@ -175,6 +175,7 @@ class BernoulliMixture(Likelihood):
     """
 
     log_concave: ClassVar[bool] = False
+    refinement: int = 8  # far out one part takes over from another
 
     def __init__(self, mixture: NormalMixture) -> None:
         self.mixture = mixture
