@@ -305,7 +305,7 @@ AVERAGED_M, AVERAGED_V = (grid.ravel() for grid in np.meshgrid(np.linspace(-8, 8
 @EVERY_ENTRY
 @BOTH_LABELS
 def test_averages_of_log_p_and_its_slopes_agree_with_integrals(entry, y):
-    """Evenly spaced sums, which converge geometrically; ±15 deviations hold e^f, whose mass is up to 4.5 off the mean."""
+    """Evenly spaced sums, which converge geometrically; ±15 deviations hold e^f, whose mass is 4.5 off the mean."""
     x = np.linspace(-15, 15, 6001)
     weights = np.exp(-0.5 * x**2) / np.exp(-0.5 * x**2).sum()
     f = AVERAGED_M[:, None] + np.sqrt(AVERAGED_V)[:, None] * x

@@ -122,7 +122,7 @@ def test_missing_scores_stay_missing():
 def test_degrees_of_freedom_must_be_positive(df):
     with pytest.raises(InputError, match="df of StudentT must be"):
         student(df)
-    with pytest.raises(InputError, match="no usable density|density on"):
+    with pytest.raises(InputError, match=r"no usable density|density on"):
         BernoulliDistribution(stats.t(df))
 
 

@@ -17,6 +17,7 @@ from credibly.errors import InputError
 from credibly.numerics import averages, softmax_averages, special
 from credibly.numerics.averages import (
     Factor,
+    Transition,
     averaged_expansion,
     label_averages,
     log_normal_cdf,
@@ -300,7 +301,7 @@ def test_softmax_is_as_near_to_brute_force_as_stated(K: int, scale: float):
 @pytest.mark.parametrize("K", [3, 4, 5, 6, 8, 10, 20])
 @pytest.mark.parametrize("scale", [1e-3, 1e-2, 0.1, 1.0, 4.0, 25.0, 100.0, 1e3])
 def test_softmax_is_as_near_to_very_brute_force_as_stated(K: int, scale: float):
-    """The bounds are those of the named losses: 1e-3 beyond five classes, five times as much beyond a deviation of 5."""
+    """The bounds that are stated: 1e-3 beyond five classes, and five times as much from a deviation of 5 on."""
     bound = (1e-4 if K <= 5 else 1e-3) * (5 if scale >= 25 else 1)
     rng = np.random.default_rng(K)
     for rank, spread in [(1, 0.0), (2, 1.0), (K, 0.0), (K, np.sqrt(scale)), (3 * K, 3.0)]:
@@ -404,8 +405,8 @@ def test_more_points_bring_the_moments_closer():
 # --- any likelihood of one score ----------------------------------------------------------------------------
 
 CAUCHY = Factor(lambda y, f: special.log_cauchy_cdf((2 * y - 1) * f))
-LOGIT = Factor(lambda y, f: special.log_sigmoid((2 * y - 1) * f), width=np.pi)
-PROBIT = Factor(lambda y, f: special.log_normal_cdf((2 * y - 1) * f), width=2.0)
+LOGIT = Factor(lambda y, f: special.log_sigmoid((2 * y - 1) * f), Transition(width=np.pi))
+PROBIT = Factor(lambda y, f: special.log_normal_cdf((2 * y - 1) * f), Transition(width=2.0))
 
 
 @pytest.mark.parametrize("y", [0, 1])
@@ -435,7 +436,7 @@ def test_the_likelier_of_two_labels_has_the_digits_of_what_is_missing():
 
 
 def test_place_and_width_of_a_likelihood_do_not_change_its_averages():
-    moved = Factor(lambda y, f: special.log_cauchy_cdf((2 * y - 1) * (f - 3.0) / 0.05), center=3.0, width=0.05)
+    moved = Factor(lambda y, f: special.log_cauchy_cdf((2 * y - 1) * (f - 3.0) / 0.05), Transition(3.0, 0.05))
     m, v = np.linspace(-2, 6, 9), np.full(9, 4.0)
     exact = label_averages(CAUCHY, (m - 3.0) / 0.05, v / 0.05**2).one
     assert_allclose(label_averages(moved, m, v).one, exact, rtol=1e-12)
@@ -462,7 +463,7 @@ def test_scores_beyond_a_googol_widths_meet_a_step():
 @pytest.mark.parametrize("s", [0.0, 1e-3, 0.099, 0.101, 0.99, 1.01, 3.9, 4.1, 30.0, 1000.0])
 def test_averages_of_polynomials_are_moments_of_the_normal(s: float):
     m = np.array([-50.0, -3.0, 0.0, 0.7, 20.0])
-    first, second, fourth = averaged_expansion(lambda y, f: (f + 0 * y, f**2, (f - y) ** 4), m, m, s**2)
+    first, second, fourth = averaged_expansion(lambda y, f: (f, f**2, (f - y) ** 4), Transition(), m, m, s**2)
     assert_allclose(first, m, rtol=1e-12, atol=1e-12 * s)
     assert_allclose(second, m**2 + s**2, rtol=1e-12)
     assert_allclose(fourth, 3 * s**4, rtol=1e-11, atol=1e-26)

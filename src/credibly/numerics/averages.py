@@ -41,6 +41,7 @@ __all__ = [
     "Factor",
     "LabelAverages",
     "Tilted",
+    "Transition",
     "averaged_expansion",
     "cut_normal",
     "label_averages",
@@ -240,7 +241,7 @@ def cut_normal(
 # --- the logistic function ----------------------------------------------------------------------------------
 
 # Nodes that make the average of σ and its tilted moments right to 1e-12 for every m, by the largest s that they serve.
-# Wider scores have the rule of all likelihoods. The poles of σ are at ±iπ, a = π/s in units of s: 112 evenly spaced nodes,
+# Wider scores have the rule of all likelihoods. The poles of σ are at ±iπ, a = π/s in units of s: evenly spaced nodes,
 # h = 0.2 apart, leave an error of e^(a²/2 − 2πa/h); eleven deviations hold the mass, which tilting moves by s of them.
 _LOGIT_WIDTHS = (0.09, 0.38, 0.87, 3.0)
 _LOGIT_RULES = (gauss_hermite(6), gauss_hermite(12), gauss_hermite(32), trapezoid(112, reach=11.0))
@@ -440,16 +441,23 @@ def mackay_sigmoid(m: ArrayLike, v: ArrayLike) -> Array:
 # --- any likelihood of one score ----------------------------------------------------------------------------
 
 
-class Factor(NamedTuple):
-    """A likelihood of one score as the averages see it: log p(y | f), where its transition is, and how wide."""
+class Transition(NamedTuple):
+    """Where a likelihood has its transition, and how wide that is."""
 
-    log_prob: Callable[[Array, Array], Array]  # (y, f), element-wise
     center: float = 0.0
     width: float = 1.0  # about the distance of the nearest singularity of log p from the real line
+    refinement: int = 1  # times as many nodes in averages of log p: more than one where it turns in other places too
+
+
+class Factor(NamedTuple):
+    """A likelihood of one score as the averages see it."""
+
+    log_prob: Callable[[Array, Array], Array]  # log p(y | f) of (y, f), element-wise
+    transition: Transition = Transition()
     two_labels: bool = True  # y is 0 or 1, and p(0 | f) + p(1 | f) = 1
 
 
-_LOGIT = Factor(lambda y, f: special.log_sigmoid((2.0 * y - 1.0) * f), width=np.pi)
+_LOGIT = Factor(lambda y, f: special.log_sigmoid((2.0 * y - 1.0) * f), Transition(width=np.pi))
 
 
 def tilted(factor: Factor, y: ArrayLike, m: ArrayLike, v: ArrayLike) -> Tilted:
@@ -473,8 +481,8 @@ def tilted(factor: Factor, y: ArrayLike, m: ArrayLike, v: ArrayLike) -> Tilted:
 
     Notes
     -----
-    For |m| and s up to 1e13 widths of the likelihood errors are 1e-12 · (1 + |log Z|), relative for Z and the variance and in
-    standard deviations for the mean: 1e-16 · |log Z| is the rounding of an exponent. A likelihood whose second
+    For |m| and s up to 1e13 widths of the likelihood errors are 1e-12 · (1 + |log Z|), relative for Z and the variance
+    and in standard deviations for the mean: 1e-16 · |log Z| is the rounding of an exponent. A likelihood whose second
     derivative jumps at the center has that as a node, and is integrated to 1e-7.
 
     Examples
@@ -529,13 +537,7 @@ def label_averages(factor: Factor, m: ArrayLike, v: ArrayLike) -> LabelAverages:
 
 
 def averaged_expansion(
-    expand: Callable[[Array, Array], Sequence[Array]],
-    y: ArrayLike,
-    m: ArrayLike,
-    v: ArrayLike,
-    center: float = 0.0,
-    width: float = 1.0,
-    refinement: int = 1,
+    expand: Callable[[Array, Array], Sequence[Array]], transition: Transition, y: ArrayLike, m: ArrayLike, v: ArrayLike
 ) -> Array:
     r"""Averages of log p(y | f), its slope and minus its second derivative over a normal score.
 
@@ -546,14 +548,12 @@ def averaged_expansion(
     ----------
     expand : callable
         Given arrays (n, 1) of targets and (n, nodes) of scores, returns the three functions at them, (n, nodes) each.
+    transition : Transition
+        Where log p has its transition, and how wide that is.
     y : array, broadcast with m and v
         The target.
     m, v : float arrays, broadcast together
         Mean and variance of the score; v ≥ 0.
-    center, width : float
-        Where log p has its transition, and how far from the real line its nearest singularity is, about.
-    refinement : int
-        How many times as many nodes are taken: more than one where log p also turns sharply far from the center.
 
     Returns
     -------
@@ -564,24 +564,26 @@ def averaged_expansion(
     -----
     For scores up to a tenth as wide as the likelihood ten Gauss–Hermite nodes, else the trapezoidal rule of `tilted` on
     m ± 8.2 s. Errors are 1e-12 · (1 + |value|) while s is at most 1e13 widths, log p grows no faster than a polynomial
-    and it turns at the center only.
+    and turns at the center only.
 
     Examples
     --------
-    >>> value, slope, curvature = averaged_expansion(lambda y, f: (-(f**2) / 2, -f, 1 + 0 * f), 0.0, 3.0, 4.0)
+    >>> def expand(y, f):
+    ...     return -(f**2) / 2, -f, 1 + 0 * f
+    >>> value, slope, curvature = averaged_expansion(expand, Transition(), 0.0, 3.0, 4.0)
     >>> round(float(value), 12), round(float(slope), 12), round(float(curvature), 12)  # −(m² + v)/2, −m, 1
     (-6.5, -3.0, 1.0)
     """
     shape, y, m, s = _flat_rows(y, m, v)
     out = np.empty((3, m.size))
-    sizes = [_NARROW_NODES, *(refinement * n for n in _NODES)]
-    for k, rows in _by_width(s / width, (_NARROW, *_WIDTHS), sizes):
+    sizes = [_NARROW_NODES, *(transition.refinement * n for n in _NODES)]
+    for k, rows in _by_width(s / transition.width, (_NARROW, *_WIDTHS), sizes):
         mean, spread = m[rows, None], s[rows, None]
         if k == 0:
             x, log_weights = gauss_hermite(_NARROW_NODES)
             weights = np.exp(log_weights)
         else:
-            line = _Line.of(mean, spread, center, width)
+            line = _Line.of(mean, spread, transition)
             x, weights = line.nodes(sizes[k], *line.window(_REACH))
             weights *= np.exp(-0.5 * x**2)
             weights /= weights.sum(axis=1, keepdims=True)
@@ -614,37 +616,39 @@ def _by_width(s: Array, edges: Sequence[float], cells: Sequence[int]) -> Iterato
 def _moments(factor: Factor, y: Array, m: Array, s: Array) -> Array:
     """Log mass, mean and variance of vectors of rows; (3, n). A score without spread is not averaged."""
     out = np.stack([factor.log_prob(y, m), m, np.zeros(len(m))])
-    far = (np.maximum(np.abs(m - factor.center), s) > _FAR * factor.width) & (s != 0)
+    center, width, _ = factor.transition
+    far = (np.maximum(np.abs(m - center), s) > _FAR * width) & (s != 0)
     out[:, far] = _step_moments(factor, y[far], m[far], s[far])
     below = _below_peak(factor, y, m, s)
     near = np.flatnonzero(~far & (s != 0) & ~(below > _HOPELESS))
-    for k, rows in _by_width(s[near] / factor.width, _WIDTHS, _NODES):
+    for k, rows in _by_width(s[near] / width, _WIDTHS, _NODES):
         some = near[rows]
         out[:, some] = _trapezoid_moments(factor, _NODES[k], *(part[some, None] for part in (y, m, s, below)))
     return out
 
 
 def _step_moments(factor: Factor, y: Array, m: Array, s: Array) -> Array:
-    """The same where a transition is a step: the normal beyond it, or the likelihood at the mean, if that is far more."""
-    z, mean, var = cut_normal(m, s, factor.center, 0.0, 2.0 * y - 1.0)
+    """The same where a transition is a step: the normal beyond it, or the likelihood at the mean if that is more."""
+    z, mean, var = cut_normal(m, s, factor.transition.center, 0.0, 2.0 * y - 1.0)
     beyond, here = special.log_normal_cdf(z), factor.log_prob(y, m)
     return np.where(beyond > here - 1.0, np.stack([beyond, mean, var]), np.stack([here, m, s**2]))
 
 
 def _below_peak(factor: Factor, y: Array, m: Array, s: Array) -> Array:
-    """How far, at most, −x²/2 may be below zero at the peak of an integrand: from two values of it, a lower bound.
+    """How far below zero −x²/2 may be where the integrand is at its peak: what log p can gain, at most.
 
-    The values are those at the mean and at the transition.
+    The peak is no lower than the integrand at the mean, or at the transition.
     """
+    center = np.full(m.shape, factor.transition.center)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # a value that is no number is no bound
-        x = (m - factor.center) / s
-        at_center = 0.5 * x**2 - factor.log_prob(y, np.full(m.shape, factor.center))
-        return np.fmin(-factor.log_prob(y, m), at_center) + (0.0 if factor.two_labels else _HIGHEST)
+        at_center = 0.5 * ((m - center) / s) ** 2 - factor.log_prob(y, center)
+        below: Array = np.fmin(-factor.log_prob(y, m), at_center)
+    return below if factor.two_labels else below + _HIGHEST
 
 
 def _trapezoid_moments(factor: Factor, n: int, y: Array, m: Array, s: Array, below: Array) -> Array:
     """Log mass, mean and variance by n nodes on the window that holds the mass; columns (rows, 1) to (3, rows)."""
-    line = _Line.of(m, s, factor.center, factor.width)
+    line = _Line.of(m, s, factor.transition)
     x, slope = line.nodes(n, *_window(factor, y, m, s, line, np.sqrt(2.0 * (below + _DROP))))
     log_prob = factor.log_prob(y, m + s * x)
     best = (log_prob - 0.5 * x**2).argmax(axis=1)[:, None]
@@ -688,9 +692,9 @@ class _Line(NamedTuple):
     scale: Array  # s/ω
 
     @classmethod
-    def of(cls, m: Array, s: Array, center: float, width: float) -> "_Line":
-        u = (m - center) / width
-        return cls(u, np.arcsinh(u), s / width)
+    def of(cls, m: Array, s: Array, transition: Transition) -> "_Line":
+        u = (m - transition.center) / transition.width
+        return cls(u, np.arcsinh(u), s / transition.width)
 
     def at(self, tau: Array) -> tuple[Array, Array]:
         """x and dx/dτ; no difference is taken of two values of sinh."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from credibly.numerics import averages
 from credibly.numerics.arrays import Array
-from credibly.numerics.averages import Factor, LabelAverages, Tilted
+from credibly.numerics.averages import Factor, LabelAverages, Tilted, Transition
 
 
 class Slopes(NamedTuple):
@@ -95,7 +95,7 @@ class Likelihood(ABC):
 
         .. math:: \frac{d}{dm} E[\log p] = E[\mathrm{grad}], \qquad 2 \frac{d}{dv} E[\log p] = -E[\mathrm{curvature}]
         """
-        return Averaged(*averages.averaged_expansion(self.expand, y, m, v, self.center, self.width, self.refinement))
+        return Averaged(*averages.averaged_expansion(self.expand, self._transition(), y, m, v))
 
     def curvature_slope(self, y: Array, f: Array, v: Array) -> Array:
         """d/df of v · curvature(f): how a row's share of tr(A⁻¹H) moves with its score."""
@@ -124,8 +124,11 @@ class Likelihood(ABC):
 
         return sum_over_labels(share)
 
+    def _transition(self) -> Transition:
+        return Transition(self.center, self.width, self.refinement)
+
     def _factor(self) -> Factor:
-        return Factor(self.log_prob, self.center, self.width, self.two_labels)
+        return Factor(self.log_prob, self._transition(), self.two_labels)
 
     def _weighed(self, y: Array, f: Array) -> Expansion:
         """√p(y | f), and slope and curvature times that; zero where it is, for their own squares may overflow there."""
