@@ -26,7 +26,6 @@ from credibly.numerics.quadrature import gauss_hermite, normal_points
 from credibly.numerics.special import log_softmax, log_sum_exp
 from credibly.numerics.weighted_draws import weighted_quantiles
 
-FEW_CLASSES = 5  # beyond that an error of 1e-4 costs milliseconds a row; predictions then aim at 1e-3
 QUANTILE_POINTS = 4096  # deterministic draws for quantiles of softmax probabilities: rank error of some 1e-3
 OBSERVATION_NODES = 40  # of the score, in intervals of a new target
 BISECTIONS = 60  # halvings of the interval between the quantiles of a mixture's parts
@@ -65,7 +64,7 @@ class BinaryPredictive:
 
     def log_proba(self, scores: Scores) -> Array:
         """log p(class | x), (n, 2), the score integrated out."""
-        return np.column_stack([self.likelihood.log_average(np.array(c), *scores) for c in (0, 1)])
+        return np.column_stack(self.likelihood.label_averages(*scores))
 
     def plug_in(self, scores: Scores) -> Array:
         """log p(class | x), (n, 2), at the mean score."""
@@ -94,8 +93,7 @@ class SoftmaxPredictive:
 
     def log_proba(self, scores: Scores) -> Array:
         """log p(class | x), (n, K), the scores integrated out."""
-        tol = 1e-4 if self.likelihood.n_classes <= FEW_CLASSES else 1e-3
-        return self.likelihood.log_average(*scores, tol=tol)
+        return self.likelihood.log_average(*scores)
 
     def plug_in(self, scores: Scores) -> Array:
         """log p(class | x), (n, K), at the mean scores."""

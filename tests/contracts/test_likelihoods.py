@@ -22,14 +22,14 @@ from credibly.model.likelihoods import (
     BernoulliLoglog,
     BernoulliMixture,
     BernoulliProbit,
-    BernoulliStudent,
     Categorical,
     Likelihood,
     LocationScale,
     NormalMixture,
-    base,
 )
 from credibly.model.likelihoods.label_noise import LabelNoise
+from credibly.numerics.quadrature import gauss_hermite, normal_points
+from credibly.numerics.special import log_sum_exp
 
 EPS = np.finfo(float).eps
 STEP = EPS ** (1 / 3)  # central differences: truncation h²/6 and rounding eps/h meet at the cube root
@@ -126,7 +126,6 @@ ENTRIES = [
     Entry(BernoulliLogit(), lambda f: mp_log_sigmoid(-f), mp_log_sigmoid),
     Entry(BernoulliProbit(), lambda f: mp_log_normal_cdf(-f), mp_log_normal_cdf),
     Entry(BernoulliCauchit(), lambda f: mp_log_cauchy_cdf(-f), mp_log_cauchy_cdf),
-    Entry(BernoulliStudent(3.0), lambda f: mp_log_student_cdf(-f), mp_log_student_cdf),
     Entry(BernoulliCloglog(), lambda f: -mp.exp(f), mp_log_cloglog),
     Entry(BernoulliLoglog(), lambda f: mp_log_cloglog(-f), lambda f: -mp.exp(-f)),
     # the third cumulant of the shares is a sum of terms that are larger than it
@@ -142,6 +141,7 @@ ENTRIES = [
         mp_log_genlogistic,
         BY_SCIPY,
     ),
+    Entry(BernoulliDistribution(stats.t(3.0)), lambda f: mp_log_student_cdf(-f), mp_log_student_cdf, BY_SCIPY),
     Entry(LabelNoise(BernoulliLogit(), 0.1, 0.2), mp_log_flipped(0), mp_log_flipped(1)),
 ]
 
@@ -266,12 +266,101 @@ def test_averages_broadcast_labels_means_and_variances(likelihood):
 
 @EVERY
 @BOTH_LABELS
-def test_the_closed_form_of_the_tilted_moments_agrees_with_quadrature(likelihood, y, monkeypatch):
-    monkeypatch.setattr(base, "NODES", 600)  # the Cauchy link has poles at ±i: 64 nodes are exact for the others only
+def test_tilted_moments_agree_with_quadrature(likelihood, y):
+    """Six hundred Gauss–Hermite nodes: the Cauchy link has poles at ±i, which 64 are too few for."""
     m, v = (grid.ravel() for grid in np.meshgrid(np.linspace(-3, 3, 7), [0.01, 0.25, 0.64, 1.0]))
-    exact, quadrature = likelihood.tilted(y, m, v), Likelihood.tilted(likelihood, y, m, v)
-    for got, want in zip(exact, quadrature, strict=True):
-        assert_allclose(got, want, rtol=1e-12, atol=1e-14)
+    x, log_weights = gauss_hermite(600)
+    f = m[:, None] + np.sqrt(v)[:, None] * x
+    terms = log_weights + likelihood.log_prob(y, f)
+    log_mass = log_sum_exp(terms)
+    share = np.exp(terms - log_mass[:, None])
+    mean = (share * f).sum(axis=1)
+    want = log_mass, mean, (share * (f - mean[:, None]) ** 2).sum(axis=1)
+    for got, number in zip(likelihood.tilted(y, m, v), want, strict=True):
+        assert_allclose(got, number, rtol=1e-12, atol=1e-14)
+
+
+@EVERY
+@BOTH_LABELS
+def test_the_closed_form_of_the_tilted_moments_agrees_with_the_rule_of_all_likelihoods(likelihood, y):
+    m, v = (grid.ravel() for grid in np.meshgrid(np.linspace(-30, 30, 13), [1e-6, 0.3, 4.0, 400.0]))
+    unit = 1 + np.abs(likelihood.log_average(y, m, v))
+    for got, want in zip(likelihood.tilted(y, m, v), Likelihood.tilted(likelihood, y, m, v), strict=True):
+        assert_allclose(got / unit, want / unit, rtol=1e-12, atol=1e-13)
+
+
+@EVERY
+def test_both_labels_are_averaged_together_as_they_are_one_by_one(likelihood):
+    m, v = np.linspace(-9, 9, 7), np.array([[0.0], [0.1], [3.0]])
+    zero, one = likelihood.label_averages(m, v)
+    assert_array_equal(zero, likelihood.log_average(np.array(0), m, v))
+    assert_array_equal(one, likelihood.log_average(np.array(1), m, v))
+
+
+# --- averages of log p and its slopes, for variational inference --------------------------------------------
+
+AVERAGED_M, AVERAGED_V = (grid.ravel() for grid in np.meshgrid(np.linspace(-8, 8, 9), [1e-4, 0.05, 0.3, 2.0, 20.0]))
+
+
+@EVERY_ENTRY
+@BOTH_LABELS
+def test_averages_of_log_p_and_its_slopes_agree_with_integrals(entry, y):
+    """Evenly spaced sums, which converge geometrically; ±15 deviations hold e^f, whose mass is 4.5 off the mean."""
+    x = np.linspace(-15, 15, 6001)
+    weights = np.exp(-0.5 * x**2) / np.exp(-0.5 * x**2).sum()
+    f = AVERAGED_M[:, None] + np.sqrt(AVERAGED_V)[:, None] * x
+    want = [values @ weights for values in entry.likelihood.expand(y, f)]
+    got = entry.likelihood.averaged(y, AVERAGED_M, AVERAGED_V)
+    for ours, number in zip(got, want, strict=True):
+        assert_allclose(ours, number, rtol=1e-9, atol=1e-10 + 10 * entry.digits.floor)
+
+
+@pytest.mark.parametrize("likelihood", [BernoulliLogit(), BernoulliProbit(), BernoulliCauchit()], ids=repr)
+@pytest.mark.parametrize(("m", "v"), [(0.4, 0.5), (-3.0, 9.0), (2.0, 0.001)])
+def test_an_averaged_log_probability_agrees_with_multiple_precision(likelihood, m, v):
+    entry = next(it for it in ENTRIES if type(it.likelihood) is type(likelihood))
+    with mp.workdps(25):
+        s = mp.sqrt(mp.mpf(v))
+        stops = [m + k * s for k in range(-12, 13)]
+        want = float(mp.quad(lambda f: entry.log_one(f) * mp.npdf(f, m, s), stops))
+    assert_allclose(likelihood.averaged(1, m, v).log_prob, want, rtol=1e-12)
+
+
+@EVERY_ENTRY
+@BOTH_LABELS
+def test_averages_of_slopes_are_derivatives_of_the_averaged_log_probability(entry, y):
+    """d/dm E[log p] = E[grad] and 2 d/dv E[log p] = -E[curvature] (Bonnet, Price)."""
+    likelihood, m, v = entry.likelihood, AVERAGED_M, AVERAGED_V
+
+    def value(m, v):
+        return likelihood.averaged(y, m, v).log_prob
+
+    _, grad, curvature = likelihood.averaged(y, m, v)
+    step, share = 1e-3 * np.sqrt(v), 1e-3 * v
+    by_m = (8 * (value(m + step, v) - value(m - step, v)) - (value(m + 2 * step, v) - value(m - 2 * step, v))) / 12
+    by_v = (8 * (value(m, v + share) - value(m, v - share)) - (value(m, v + 2 * share) - value(m, v - 2 * share))) / 12
+    # rounding of E[log p], 1e-15 of its size, over the step, a thousandth, of a derivative in units of √v or v
+    size = 1 + np.abs(value(m, v)) + np.sqrt(v) * np.abs(grad) + v * np.abs(curvature)
+    noise = 1e-9 * size + entry.digits.floor
+    assert (np.abs(by_m / step - grad) * np.sqrt(v) <= noise).all()
+    assert (np.abs(2 * by_v / share + curvature) * v <= noise).all()
+
+
+@EVERY
+def test_a_log_probability_without_uncertainty_is_not_averaged(likelihood):
+    for y in (0, 1):
+        for got, want in zip(likelihood.averaged(y, SCORES, 0.0), likelihood.expand(y, SCORES), strict=True):
+            assert_allclose(got, want, rtol=1e-13, atol=1e-14)
+
+
+@EVERY
+def test_averages_of_log_p_broadcast(likelihood):
+    y, m, v = np.array([0.0, 1.0])[:, None, None], np.linspace(-2, 2, 3)[:, None], np.array([0.0, 0.3, 2.0, 50.0])
+    whole = likelihood.averaged(y, m, v)
+    for part in whole:
+        assert part.shape == (2, 3, 4)
+    one = likelihood.averaged(1.0, m[2, 0], 50.0)
+    assert_allclose([part[1, 2, 3] for part in whole], one, rtol=1e-13, atol=1e-14)
 
 
 @EVERY
@@ -363,7 +452,7 @@ def test_only_a_concave_log_probability_is_called_so(likelihood):
 
 @EVERY
 def test_the_representation_is_the_constructor_call(likelihood):
-    names = vars(likelihoods) | {"LabelNoise": LabelNoise, "genlogistic": stats.genlogistic}
+    names = vars(likelihoods) | {"LabelNoise": LabelNoise, "genlogistic": stats.genlogistic, "t": stats.t}
     again = eval(repr(likelihood), names)
     assert type(again) is type(likelihood)
     assert_array_equal(again.log_prob(1, SCORES), likelihood.log_prob(1, SCORES))
@@ -480,3 +569,58 @@ def test_a_constant_added_to_all_scores_changes_no_probability(K):
     assert_allclose(likelihood.log_prob(y, f + 5.0), likelihood.log_prob(y, f), rtol=1e-13)
     W = likelihood.curvature(likelihood.mean(f))
     assert_allclose(W.sum(axis=-1), 0, atol=4 * EPS)
+
+
+def wide_scores(K: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Means and covariances of a few rows."""
+    m = class_scores(K)
+    root = class_scores(K, rows=len(m) * K).reshape(len(m), K, K) / 3
+    return m, scale * root @ root.transpose(0, 2, 1)
+
+
+@CLASSES
+@pytest.mark.parametrize("scale", [0.0, 0.01, 0.5])
+def test_averages_of_the_softmax_agree_with_draws_of_its_scores(K, scale):
+    m, V = wide_scores(K, scale)
+    y = np.arange(len(m)) % K
+    log_prob, grad, curvature = Categorical(K).averaged(y, m, V)
+    z = normal_points(2**15, K)
+    for row in range(len(m)):
+        variance, axes = np.linalg.eigh(V[row])
+        f = m[row] + z @ (axes * np.sqrt(np.where(variance > 0, variance, 0.0))).T
+        at = Categorical(K).expand(np.full(len(f), y[row]), f)
+        # a thousand points for the widest rows of six classes; a product rule of 1e-6 for the others
+        assert_allclose(log_prob[row], at.log_prob.mean(), atol=3e-3)
+        assert_allclose(grad[row], at.grad.mean(axis=0), atol=1e-3)
+        assert_allclose(curvature[row], Categorical(K).curvature(at.proba).mean(axis=0), atol=1e-3)
+
+
+@CLASSES
+def test_the_averaged_gradient_of_the_softmax_is_the_slope_of_the_averaged_log_probability(K):
+    """To rounding: the nodes of a row do not depend on its mean."""
+    m, V = wide_scores(K, 0.5)
+    y = np.arange(len(m)) % K
+    grad = Categorical(K).averaged(y, m, V).grad
+    for k, h in bumps(K):
+        rise = Categorical(K).averaged(y, m + h, V).log_prob - Categorical(K).averaged(y, m - h, V).log_prob
+        assert_allclose(grad[:, k], rise / (2 * STEP), rtol=1e-9, atol=20 * EPS / STEP)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_the_averaged_curvature_of_the_softmax_is_the_slope_in_the_covariance(K):
+    """2 d/dV E[log p] = -E[curvature], where a product rule is exact to 1e-6."""
+    m, V = wide_scores(K, 0.2)
+    y = np.arange(len(m)) % K
+    curvature = Categorical(K).averaged(y, m, V).curvature
+    direction = np.cos(np.arange(K))
+    change = 1e-3 * np.outer(direction, direction)
+    rise = Categorical(K).averaged(y, m, V + change).log_prob - Categorical(K).averaged(y, m, V).log_prob
+    assert_allclose(2 * rise / 1e-3, -np.einsum("k,nkj,j->n", direction, curvature, direction), atol=3e-3)
+
+
+@CLASSES
+def test_averaged_gradients_sum_to_zero(K):
+    _, grad, curvature = Categorical(K).averaged(np.arange(7) % K, *wide_scores(K, 5.0))
+    assert_allclose(grad.sum(axis=1), 0, atol=1e-13)
+    assert_allclose(curvature.sum(axis=2), 0, atol=1e-13)
+    assert (np.linalg.eigvalsh(curvature) > -1e-13).all()

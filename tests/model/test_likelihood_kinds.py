@@ -10,7 +10,6 @@ from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import concave_relative, n_outputs, true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.model.likelihoods.links import Cauchit, Identity, Log, Logit, Power
-from credibly.numerics import averages
 
 K = 3
 RNG = np.random.default_rng(2)
@@ -115,16 +114,6 @@ def test_the_slopes_of_noisy_labels_are_differences_for_every_threshold(base, y)
         assert_allclose(slopes.grad[:, k], grad, rtol=1e-7, atol=1e-9)
         cross = (up.slopes(label, f).grad - down.slopes(label, f).grad) / (2 * STEP)
         assert_allclose(slopes.cross[:, k], cross, rtol=1e-7, atol=1e-9)
-
-
-def test_softmax_is_averaged_as_finely_as_is_asked_for(monkeypatch):
-    asked = []
-    monkeypatch.setattr(averages, "log_softmax", lambda m, V, tol: asked.append((m, V, tol)))
-    m, V = np.zeros(3), np.eye(3)
-    Categorical(3).log_average(m, V)
-    Categorical(3).log_average(m, V, tol=1e-7)
-    assert [it[2] for it in asked] == [1e-4, 1e-7]
-    assert all(it[0] is m and it[1] is V for it in asked)
 
 
 # --- kinds --------------------------------------------------------------------------------------------------

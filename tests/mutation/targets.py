@@ -38,11 +38,13 @@ def _likelihoods(*names: str) -> list[str]:
 
 TARGETS = {
     "special": Target(
-        ["numerics/special.py", "numerics/averages.py"],
+        ["numerics/special.py", "numerics/quadrature.py", "numerics/averages.py", "numerics/softmax_averages.py"],
         [
             "tests/numerics/test_special.py",
+            "tests/numerics/test_quadrature.py",
             "tests/numerics/test_averages.py",
             "tests/contracts/test_likelihoods.py",
+            "tests/reference/test_averages_reference.py",
             *TORTURE,
         ],
     ),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.numerics.special import (
+    log_complement,
     log_mills_ratio,
     log_normal_cdf,
     log_normal_cdf_third,
@@ -135,6 +136,13 @@ def test_log_sigmoid_and_softplus_are_what_their_docstrings_say():
     assert_allclose(softplus(x) - softplus(-x), x, atol=1e-14)
 
 
+def test_the_logarithm_of_a_complement_loses_no_digits():
+    log_p = -np.logspace(-300, 2.8, 61)
+    exact = exactly(lambda a: mp.log(-mp.expm1(a)) if a > -1 else mp.log1p(-mp.exp(a)), log_p)
+    assert_allclose(log_complement(log_p), exact, rtol=4e-16)
+    assert_array_equal(log_complement([0.0, -np.inf]), [-np.inf, 0.0])
+
+
 def test_nothing_overflows_at_infinity():
     x = np.array([-np.inf, np.inf])
     assert_array_equal(log_sigmoid(x), [-np.inf, 0])
@@ -169,7 +177,7 @@ def test_softmax_gives_an_impossible_class_no_probability():
     assert_allclose(log_softmax([0.0, 0.0, -np.inf]), [-np.log(2), -np.log(2), -np.inf])
 
 
-@pytest.mark.parametrize("function", [softplus, log_sigmoid, log_normal_cdf, log_mills_ratio, normal_hazard])
+@pytest.mark.parametrize("function", [sigmoid, softplus, log_sigmoid, log_normal_cdf, log_mills_ratio, normal_hazard])
 def test_shape_is_kept(function: Callable[[np.ndarray], np.ndarray]):
     x = np.linspace(-5, 5, 6).reshape(2, 3)
     assert function(x).shape == (2, 3)
@@ -179,6 +187,7 @@ def test_shape_is_kept(function: Callable[[np.ndarray], np.ndarray]):
 @pytest.mark.parametrize(
     "function",
     [
+        sigmoid,
         softplus,
         log_sigmoid,
         log_normal_cdf,

@@ -4,13 +4,9 @@ import mpmath as mp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
-from credibly.model.likelihoods import (
-    BernoulliCauchit,
-    BernoulliCloglog,
-    BernoulliLoglog,
-    BernoulliStudent,
-)
+from credibly.model.likelihoods import BernoulliCauchit, BernoulliCloglog, BernoulliDistribution, BernoulliLoglog
 from helpers import needs_shared
 
 
@@ -72,7 +68,7 @@ def mp_student_four(f):
 )
 def test_averaged_student_thresholds_agree_with_multiple_precision(df, prob, m, v):
     log_mass, mean, var = mp_moments(prob, m, v)
-    got = BernoulliStudent(df).tilted(1, m, v)
+    got = BernoulliDistribution(stats.t(df)).tilted(1, m, v)
     assert_allclose(got.log_mass, log_mass, rtol=1e-13)
     assert_allclose(got.mean, mean, rtol=1e-13)
     assert_allclose(got.var, var, rtol=1e-12)

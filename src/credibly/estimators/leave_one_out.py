@@ -14,7 +14,6 @@ from credibly.estimators.nested_models import rows_of_fit
 from credibly.estimators.validation import Training
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
 from credibly.inference.leave_one_out import (
-    LOO_TOL,
     cavities,
     class_cavities,
     log_class_left_out,
@@ -31,10 +30,8 @@ from credibly.model.likelihoods.proportions import Binomial
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status
 from credibly.numerics.weighted_draws import pareto_smoothed
-from credibly.predictive import FEW_CLASSES
 
 DRAWN_BLOCK_ROWS = 64
-MANY_CLASSES_TOL = 1e-4  # of a probability: with ten classes 1e-6 takes fifty times as long
 
 
 class Fit(NamedTuple):
@@ -118,5 +115,4 @@ def _several_scores(likelihood: Categorical | NoisyCategorical, fit: Fit, part: 
     cavity = class_cavities(scores, w[:, None] * grad, w[:, None, None] * W)
     if fit.plug_in:
         cavity = Scores(cavity.mean, np.where(np.isnan(cavity.variance), np.nan, 0.0))
-    tol = LOO_TOL if likelihood.n_classes <= FEW_CLASSES else MANY_CLASSES_TOL
-    return w * log_class_left_out(likelihood, y, cavity, tol=tol)
+    return w * log_class_left_out(likelihood, y, cavity)

@@ -346,8 +346,8 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K), averaged over the posterior (at the estimate when prior is None).
 
-        Two classes: exact to rounding, into the tails. Three to five: probabilities to about 1e-4; more: 1e-3
-        (`credibly.averages.softmax` takes a smaller tolerance).
+        Two classes: a relative error of 1e-12, into the tails. Three: probabilities to 1e-6; four and five: 1e-4; more:
+        1e-3 (five times as much where scores have standard deviations beyond 5).
         """
         rows = self._design(X)
         posterior, predictive = self.posterior_, self._predictive()

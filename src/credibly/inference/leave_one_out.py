@@ -25,7 +25,6 @@ from credibly.numerics.special import log_sum_exp
 
 MATCHINGS = 100
 MATCHED = 1e-12  # change of a cavity's natural parameters, relative, at which moments match
-LOO_TOL = 1e-6  # of leave-one-out probabilities, three classes and more
 NODES = 64
 NOTHING = 1e-12  # what rounding leaves of a variance's share that is zero
 
@@ -83,14 +82,12 @@ def log_left_out(likelihood: Likelihood, y: Array, cavity: Scores) -> Array:
     return out
 
 
-def log_class_left_out(
-    likelihood: Categorical | NoisyCategorical, y: Codes, cavity: Scores, *, tol: float = LOO_TOL
-) -> Array:
+def log_class_left_out(likelihood: Categorical | NoisyCategorical, y: Codes, cavity: Scores) -> Array:
     """log p(y_i | other rows), (n,), for K scores a row."""
     out = np.full(len(y), np.nan)
     proper = np.isfinite(cavity.variance).all(axis=(1, 2))
     base = likelihood.base if isinstance(likelihood, NoisyCategorical) else likelihood
-    log_proba = base.log_average(cavity.mean[proper], cavity.variance[proper], tol=tol)
+    log_proba = base.log_average(cavity.mean[proper], cavity.variance[proper])
     if isinstance(likelihood, NoisyCategorical):
         log_proba = likelihood.log_recorded(log_proba)
     out[proper] = np.take_along_axis(log_proba, y[proper, None], axis=1)[:, 0]

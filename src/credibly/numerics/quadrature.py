@@ -1,36 +1,25 @@
 """Deterministic points for expectations under a normal distribution.
 
-Two kinds: Gauss–Hermite nodes for one dimension (and their products), quasi-random points for many. Weights
-are kept as logarithms, because those of the outermost nodes are far below the smallest positive number.
+Gauss–Hermite and evenly spaced nodes for one dimension (and their products), quasi-random points for many. Weights of
+nodes are given as logarithms, because those of the outermost are far below the smallest positive number.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri, roots_hermitenorm
 from scipy.stats import qmc
 
 from credibly.errors import InputError
-from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.arrays import Array
 from credibly.numerics.special import log_sum_exp
 
-__all__ = [
-    "REACH",
-    "Rule",
-    "gauss_hermite",
-    "log_expectation",
-    "normal_points",
-    "row_chunks",
-    "sobol_pairs",
-    "trapezoid",
-]
+__all__ = ["Rule", "gauss_hermite", "normal_points", "row_blocks", "trapezoid"]
 
 _MOST_NODES = 600
-REACH = 6.0  # of evenly spaced nodes: 2e-9 of the mass is beyond
 _SEED = 20240229  # part of the definition of the quasi-random rule, as nodes are of a Gauss rule
 _CELLS = 2**15  # numbers in a temporary: small enough to stay in the cache
 
@@ -79,12 +68,11 @@ def gauss_hermite(n: int) -> Rule:
     before, last = np.zeros(n), np.ones(n)
     for k in range(1, n):
         before, last = last, (nodes * last - np.sqrt(k - 1.0) * before) / np.sqrt(float(k))
-    log_weights = -2.0 * np.log(np.abs(last))
-    return _frozen(nodes, log_weights - log_sum_exp(log_weights))
+    return _read_only(nodes, -2.0 * np.log(np.abs(last)))
 
 
 @lru_cache(maxsize=64)
-def trapezoid(n: int, reach: float = REACH) -> Rule:
+def trapezoid(n: int, reach: float) -> Rule:
     r"""Trapezoidal rule for the standard normal distribution.
 
     .. math:: E[g(x)] \approx \sum_i w_i\, g(x_i), \qquad w_i \propto e^{-x_i^2/2}
@@ -110,50 +98,20 @@ def trapezoid(n: int, reach: float = REACH) -> Rule:
 
     Examples
     --------
-    >>> nodes, log_weights = trapezoid(25)
+    >>> nodes, log_weights = trapezoid(25, reach=6.0)
     >>> round(float(np.exp(log_weights) @ nodes**4), 6)
     3.0
     """
     nodes = np.linspace(-reach, reach, n)
-    return _frozen(nodes, -0.5 * nodes**2 - log_sum_exp(-0.5 * nodes**2))
+    return _read_only(nodes, -0.5 * nodes**2)
 
 
-def _frozen(nodes: Array, log_weights: Array) -> Rule:
-    nodes.flags.writeable = False  # the cache hands out the same arrays to everybody
-    log_weights.flags.writeable = False
-    return Rule(nodes, log_weights)
-
-
-def log_expectation(log_g: Callable[[Array], Array], m: ArrayLike, v: ArrayLike, n: int = 64) -> Array:
-    r"""Logarithm of the mean of a positive function of a normal variable.
-
-    .. math:: \log E[g(f)], \qquad f \sim N(m, v)
-
-    Parameters
-    ----------
-    log_g : callable
-        Element-wise; given an array (..., n) of values of f, returns log g(f) of that shape.
-    m, v : float arrays, broadcast together
-        Mean and variance of f; v ≥ 0.
-    n : int
-        Number of Gauss–Hermite nodes.
-
-    Returns
-    -------
-    float array, the broadcast shape of m and v
-
-    Notes
-    -----
-    Accurate while log g is smooth on the scale √v; how many nodes that takes depends on g.
-
-    Examples
-    --------
-    >>> float(log_expectation(lambda f: f, m=-1000.0, v=4.0))  # a log-normal mean, m + v/2
-    -998.0
-    """
-    nodes, log_weights = gauss_hermite(n)
-    scale = np.sqrt(np.asarray(v, dtype=float))[..., None]
-    return log_sum_exp(log_g(np.asarray(m, dtype=float)[..., None] + scale * nodes) + log_weights)
+def _read_only(nodes: Array, log_weights: Array) -> Rule:
+    """Normalised; the cache hands out the same arrays to everybody."""
+    rule = Rule(nodes, log_weights - log_sum_exp(log_weights))
+    for part in rule:
+        part.flags.writeable = False
+    return rule
 
 
 @lru_cache(maxsize=16)
@@ -175,6 +133,7 @@ def normal_points(size: int, dim: int) -> Array:
     Returns
     -------
     (size, dim) float array, read-only
+        The second half is minus the first.
 
     Notes
     -----
@@ -189,23 +148,17 @@ def normal_points(size: int, dim: int) -> Array:
     """
     if size & (size - 1) or size <= 2 * dim:
         raise InputError(f"size must be a power of two larger than 2 * dim = {2 * dim}, not {size}")
-    half = sobol_pairs(0, size // 2, dim)
+    # 60 bits: with the usual 30 a coordinate may be exactly 0, whose normal quantile is −inf
+    sobol = qmc.Sobol(dim, scramble=True, bits=60, rng=np.random.default_rng(_SEED))
+    half = ndtri(sobol.random(size // 2))
+    factor = np.linalg.cholesky(half.T @ half / len(half))
+    half = solve_triangular(factor, half.T, lower=True).T
     points = np.concatenate([half, -half])
     points.flags.writeable = False
     return points
 
 
-def sobol_pairs(start: int, stop: int, dim: int) -> Array:
-    """Points start to stop of the sequence behind `normal_points`, one of each pair ±x; (stop − start, dim)."""
-    # 60 bits: with the usual 30 a coordinate may be exactly 0, whose normal quantile is −inf
-    sobol = qmc.Sobol(dim, scramble=True, bits=60, rng=np.random.default_rng(_SEED))
-    points = ndtri(sobol.random(stop)[start:])
-    factor = np.linalg.cholesky(points.T @ points / len(points))
-    whitened: Array = solve_triangular(factor, points.T, lower=True).T
-    return whitened
-
-
-def row_chunks(rows: Codes, cells_per_row: int) -> Iterator[Codes]:
-    """Rows in parts whose temporaries, of so many cells for each row, stay in the cache."""
-    step = max(1, _CELLS // cells_per_row)
-    return (rows[i : i + step] for i in range(0, len(rows), step))
+def row_blocks(n_rows: int, cells_per_row: int, cells: int = _CELLS) -> Iterator[slice]:
+    """Slices of rows whose temporaries, of so many numbers for each row, stay in the cache (or below `cells`)."""
+    step = max(1, cells // cells_per_row)
+    return (slice(i, i + step) for i in range(0, n_rows, step))

@@ -6,8 +6,11 @@ Notation
 φ, Φ         density and distribution function of N(0, 1)
 R(x)         Mills ratio (1 − Φ(x)) / φ(x) = ∫₀^∞ exp(−xt − t²/2) dt
 Rⱼ(x)        its moments ∫₀^∞ tʲ exp(−xt − t²/2) dt, so R₀ = R
-Kⱼ(x)        the ratios Rⱼ / Rⱼ₋₁; they climb the ladder Kⱼ = j / (x + Kⱼ₊₁)
+Kⱼ(x)        the ratios Rⱼ / Rⱼ₋₁; they satisfy the ladder Kⱼ = j / (x + Kⱼ₊₁)
 r(z)         hazard φ(z) / Φ(z) = 1 / R(−z), so that z + r = K₁(−z)
+u            e^f, the rate of the complementary log-log link
+B(u)         u / (e^u − 1), the slope of log(1 − e^−u) in f
+D(u)         u / (1 − e^−u) − 1 = u + B(u) − 1, without its cancellation at small u
 ===========  ==========================================================================
 
 Derivatives of log Φ lose all their digits in the far negative tail when they are written with z + r, which
@@ -18,14 +21,19 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfcx, log_ndtr, ndtr
-from scipy.special import expit as sigmoid
+from scipy.special import erfcx, exprel, log_ndtr, ndtr
 
 from credibly.numerics.arrays import Array
 
 __all__ = [
     "LOG_2PI",
+    "Cloglog",
     "MillsRatios",
+    "cauchy_hazard",
+    "cloglog",
+    "log_cauchy_cdf",
+    "log_cloglog",
+    "log_complement",
     "log_mills_ratio",
     "log_normal_cdf",
     "log_normal_cdf_third",
@@ -35,63 +43,38 @@ __all__ = [
     "mills_ratios",
     "normal_hazard",
     "normal_hazard_slope",
+    "rate",
     "sigmoid",
     "softplus",
+    "truncated_normal_variance",
 ]
 
 LOG_2PI = float(np.log(2 * np.pi))
+_LOG_2 = float(np.log(2.0))
 _SQRT_HALF_PI = float(np.sqrt(np.pi / 2))
 _SQRT_2 = float(np.sqrt(2.0))
+_LADDER_FROM, _LADDER_RUNGS = 2.5, 60  # from x = 2.5 on 60 rungs are exact to rounding; below, the upward recurrence is
+_UNDERFLOWS = 39.0  # φ(39) is below the smallest number
+_RATE_UNDERFLOWS = 7.0  # and so is exp(−e^f) from f = 7 on
 
-# From x = 2.5 on, the continued fraction of 60 rungs is exact to rounding; below, the upward recurrence is.
-_LADDER_FROM, _LADDER_RUNGS = 2.5, 60
 
-
-class MillsRatios(NamedTuple):
-    """The first three ratios Kⱼ = Rⱼ / Rⱼ₋₁ of the moments of exp(−xt − t²/2) on t > 0."""
-
-    first: Array
-    second: Array
-    third: Array
+# --- the logistic function ----------------------------------------------------------------------------------
 
 
 def softplus(x: ArrayLike) -> Array:
-    r"""Smooth positive part.
-
-    .. math:: \log(1 + e^x)
-
-    Parameters
-    ----------
-    x : float array, any shape
-
-    Returns
-    -------
-    float array, the shape of x
+    r"""Smooth positive part, log(1 + e^x).
 
     Examples
     --------
-    >>> float(softplus(0.0))
-    0.693147180559945...
     >>> float(softplus(800.0))
     800.0
     """
     x = np.asarray(x, dtype=float)
-    out: Array = np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
-    return out
+    return np.asarray(np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))))[()]
 
 
 def log_sigmoid(x: ArrayLike) -> Array:
-    r"""Logarithm of the logistic function.
-
-    .. math:: \log \sigma(x) = -\log(1 + e^{-x})
-
-    Parameters
-    ----------
-    x : float array, any shape
-
-    Returns
-    -------
-    float array, the shape of x
+    r"""Logarithm of the logistic function, −log(1 + e^−x).
 
     Examples
     --------
@@ -99,6 +82,42 @@ def log_sigmoid(x: ArrayLike) -> Array:
     -800.0
     """
     return -softplus(-np.asarray(x, dtype=float))
+
+
+def sigmoid(x: ArrayLike) -> Array:
+    r"""Logistic function 1 / (1 + e^−x), relatively exact in the left tail.
+
+    NumPy's vectorised exponential makes it several times as fast as SciPy's ``expit``.
+
+    Examples
+    --------
+    >>> float(sigmoid(0.0)), float(sigmoid(-700.0))
+    (0.5, 9.8...e-305)
+    """
+    x = np.asarray(x, dtype=float)
+    small = np.exp(-np.abs(x))
+    larger: Array = 1.0 / (1.0 + small)
+    return np.where(x < 0.0, small * larger, larger)[()]
+
+
+def log_complement(log_p: ArrayLike) -> Array:
+    r"""Log of what a probability lacks to one, log(1 − p), from log p ≤ 0: each half by the form that does not cancel.
+
+    Examples
+    --------
+    >>> float(log_complement(-1e-20)), float(log_complement(-50.0))
+    (-46.0517..., -1.9287...e-22)
+    """
+    log_p = np.asarray(log_p, dtype=float)
+    near_one = log_p > -_LOG_2
+    out = np.empty(log_p.shape)
+    with np.errstate(divide="ignore"):  # p = 1 leaves nothing: log 0
+        out[near_one] = np.log(-np.expm1(log_p[near_one]))
+    out[~near_one] = np.log1p(-np.exp(log_p[~near_one]))
+    return out[()]
+
+
+# --- the normal distribution function and the derivatives of its logarithm ----------------------------------
 
 
 def _normal_density(x: Array) -> Array:
@@ -113,14 +132,6 @@ def log_normal_cdf(x: ArrayLike) -> Array:
 
     .. math:: \log \Phi(x) = \log \tfrac12\{1 + \mathrm{erf}(x / \sqrt 2)\}
 
-    Parameters
-    ----------
-    x : float array, any shape
-
-    Returns
-    -------
-    float array, the shape of x
-
     Notes
     -----
     SciPy's ``log_ndtr`` is used except for 5 < x < 39, where it rounds x/√2 before squaring it and so loses
@@ -132,14 +143,12 @@ def log_normal_cdf(x: ArrayLike) -> Array:
 
     Examples
     --------
-    >>> float(log_normal_cdf(0.0))
-    -0.693147180559945...
     >>> float(log_normal_cdf(-1e4))
     -50000010.1292789...
     """
     x = np.asarray(x, dtype=float)
     out = np.array(log_ndtr(x), dtype=float)
-    right = (x > 5.0) & (x < 39.0)
+    right = (x > 5.0) & (x < _UNDERFLOWS)
     if right.any():
         tail = x[right]
         out[right] = np.log1p(-_normal_density(tail) * _SQRT_HALF_PI * erfcx(tail / _SQRT_2))
@@ -147,17 +156,7 @@ def log_normal_cdf(x: ArrayLike) -> Array:
 
 
 def log_mills_ratio(x: ArrayLike) -> Array:
-    r"""Logarithm of the Mills ratio of the standard normal.
-
-    .. math:: \log R(x) = \log \frac{1 - \Phi(x)}{\phi(x)}
-
-    Parameters
-    ----------
-    x : float array, any shape
-
-    Returns
-    -------
-    float array, the shape of x
+    r"""Logarithm of the Mills ratio, log{(1 − Φ(x)) / φ(x)}.
 
     Notes
     -----
@@ -166,8 +165,6 @@ def log_mills_ratio(x: ArrayLike) -> Array:
 
     Examples
     --------
-    >>> float(log_mills_ratio(0.0))
-    0.225791352644727...
     >>> float(log_mills_ratio(1e8))
     -18.42068074395236...
     """
@@ -180,6 +177,14 @@ def log_mills_ratio(x: ArrayLike) -> Array:
     return out[()]
 
 
+class MillsRatios(NamedTuple):
+    """The first three ratios Kⱼ = Rⱼ / Rⱼ₋₁ of the moments of exp(−xt − t²/2) on t > 0."""
+
+    first: Array
+    second: Array
+    third: Array
+
+
 def mills_ratios(x: ArrayLike) -> MillsRatios:
     r"""Ratios of successive moments of the density proportional to exp(−xt − t²/2) on t > 0.
 
@@ -187,15 +192,6 @@ def mills_ratios(x: ArrayLike) -> MillsRatios:
 
     K₁ is the mean of a standard normal truncated to values above x, minus x; the other derivatives of log Φ
     and the moments of truncated normals follow from K₂ and K₃.
-
-    Parameters
-    ----------
-    x : float array, any shape
-
-    Returns
-    -------
-    MillsRatios
-        K₁, K₂, K₃, each of the shape of x.
 
     Notes
     -----
@@ -242,14 +238,6 @@ def normal_hazard(z: ArrayLike) -> Array:
 
     .. math:: r(z) = \frac{\phi(z)}{\Phi(z)} = \frac{d}{dz} \log \Phi(z)
 
-    Parameters
-    ----------
-    z : float array, any shape
-
-    Returns
-    -------
-    float array, the shape of z
-
     Notes
     -----
     exp(log φ − log Φ) subtracts two large numbers when z is very negative (error 1.6 instead of 1.0 in the
@@ -261,14 +249,12 @@ def normal_hazard(z: ArrayLike) -> Array:
 
     Examples
     --------
-    >>> float(normal_hazard(0.0))
-    0.797884560802865...
-    >>> float(normal_hazard(-1e8))
-    100000000.0
+    >>> float(normal_hazard(0.0)), float(normal_hazard(-1e8))
+    (0.797884560802865..., 100000000.0)
     """
     z = np.asarray(z, dtype=float)
-    out = np.zeros(z.shape)  # beyond 39 φ(z) is below the smallest number
-    left, right = z < 0.0, (z >= 0.0) & (z < 39.0)
+    out = np.zeros(z.shape)
+    left, right = z < 0.0, (z >= 0.0) & (z < _UNDERFLOWS)
     with np.errstate(divide="ignore"):  # at −inf the hazard is inf, as it should be
         out[left] = 1.0 / (_SQRT_HALF_PI * erfcx(-z[left] / _SQRT_2))
     out[right] = _normal_density(z[right]) / ndtr(z[right])
@@ -281,14 +267,6 @@ def normal_hazard_slope(z: ArrayLike) -> Array:
 
     .. math:: r(z)\,(z + r(z)) = -\frac{d^2}{dz^2} \log \Phi(z)
 
-    Parameters
-    ----------
-    z : float array, any shape
-
-    Returns
-    -------
-    float array, the shape of z
-
     Notes
     -----
     z + r is K₁(−z), taken from the continued fraction when z < −2.5: no cancellation. It tends to 1 − 1/z².
@@ -297,8 +275,6 @@ def normal_hazard_slope(z: ArrayLike) -> Array:
     --------
     >>> float(normal_hazard_slope(0.0))  # 2/π
     0.636619772367581...
-    >>> float(normal_hazard_slope(-100.0))
-    0.99990005995...
     """
     z = np.asarray(z, dtype=float)
     return normal_hazard(z) * mills_ratios(-z).first
@@ -308,14 +284,6 @@ def log_normal_cdf_third(z: ArrayLike) -> Array:
     r"""Third derivative of log Φ.
 
     .. math:: \frac{d^3}{dz^3} \log \Phi(z) = r\,\{(z + r)(z + 2r) - 1\}
-
-    Parameters
-    ----------
-    z : float array, any shape
-
-    Returns
-    -------
-    float array, the shape of z
 
     Notes
     -----
@@ -333,20 +301,141 @@ def log_normal_cdf_third(z: ArrayLike) -> Array:
     return normal_hazard(z) * first * first * (second * (third - second))
 
 
+def truncated_normal_variance(z: ArrayLike) -> Array:
+    r"""Variance of a standard normal that is known to exceed −z: one minus the curvature of log Φ.
+
+    .. math:: 1 - r(z)\,(z + r(z)) = 1 + \frac{d^2}{dz^2} \log \Phi(z)
+
+    Notes
+    -----
+    On the left the curvature tends to one, and the difference to 1/z²; with the ladder it is K₁ (K₂ − K₁).
+
+    Examples
+    --------
+    >>> float(truncated_normal_variance(0.0))  # 1 − 2/π
+    0.36338022763241...
+    >>> round(float(truncated_normal_variance(-1e8)), 20)
+    1e-16
+    """
+    z = np.asarray(z, dtype=float)
+    out = np.where(np.isnan(z), np.nan, 1.0)  # beyond 39 nothing is cut off
+    left, right = z < 0.0, (z >= 0.0) & (z < _UNDERFLOWS)
+    first, second, _ = mills_ratios(-z[left])
+    out[left] = first * (second - first)
+    out[right] = 1.0 - normal_hazard_slope(z[right])
+    return out[()]
+
+
+# --- the Cauchy distribution function -----------------------------------------------------------------------
+
+
+def log_cauchy_cdf(z: ArrayLike) -> Array:
+    r"""Logarithm of the standard Cauchy distribution function, log{½ + arctan(z)/π}.
+
+    F(z) is the angle of the point (−z, 1), divided by π: nothing is subtracted on the left. On the right the angle of
+    (z, 1) is what is missing to one.
+
+    Examples
+    --------
+    >>> float(log_cauchy_cdf(0.0))
+    -0.693147180559945...
+    """
+    z = np.asarray(z, dtype=float)
+    tail: Array = np.arctan2(1.0, np.abs(z)) / np.pi
+    return np.where(z > 0, np.log1p(-tail), np.log(tail))[()]
+
+
+def cauchy_hazard(z: ArrayLike) -> Array:
+    r"""Slope of the logarithm of the Cauchy distribution function F, 1 / {π (1 + z²) F(z)}.
+
+    Examples
+    --------
+    >>> float(cauchy_hazard(0.0))  # 2/π
+    0.636619772367581...
+    """
+    z = np.asarray(z, dtype=float)
+    distance = np.hypot(1.0, z)  # divided by twice: its square could overflow
+    return np.asarray(1.0 / distance / np.arctan2(1.0, -z) / distance)
+
+
+# --- the complementary log-log function ---------------------------------------------------------------------
+
+
+class Cloglog(NamedTuple):
+    """Slopes of log(1 − e^−u) in f, u = e^f: the first is B, the second −BD, the third B(D² + BD − u)."""
+
+    grad: Array
+    curvature: Array  # minus the second derivative
+    third: Array
+
+
+def rate(f: ArrayLike) -> Array:
+    """e^f; beyond the range of numbers it is inf, as it should be."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.exp(np.asarray(f, dtype=float)))
+
+
+def log_cloglog(f: ArrayLike) -> Array:
+    r"""Logarithm of the distribution function of a Gumbel minimum, log{1 − exp(−e^f)}.
+
+    On the left it is f + log{(1 − e^−u)/u}, where e^f may underflow; on the right log1p(−e^−u).
+
+    Examples
+    --------
+    >>> float(log_cloglog(-800.0))
+    -800.0
+    """
+    f = np.asarray(f, dtype=float)
+    u = rate(f)
+    out = np.empty(f.shape)
+    left = u < 0.5
+    out[left] = f[left] + np.log(exprel(-u[left]))
+    out[~left] = np.log1p(-np.exp(-u[~left]))
+    return out[()]
+
+
+def cloglog(f: ArrayLike) -> Cloglog:
+    r"""Three derivatives of the logarithm of the complementary log-log function, B, −BD and B(D² + BD − u).
+
+    Notes
+    -----
+    D = u + B − 1 cancels at small u, where it is u/2. The difference 1 − (1 − e^−u)/u inside it is taken from its
+    series there.
+
+    Examples
+    --------
+    >>> [float(it) for it in cloglog(-50.0)]  # log p is f − u/2
+    [1.0, 9.6437...e-23, -9.6437...e-23]
+    """
+    f = np.asarray(f, dtype=float)
+    out = np.zeros((3, *f.shape))
+    inside = f < _RATE_UNDERFLOWS
+    u = np.exp(f[inside])
+    B, D = 1.0 / exprel(u), _one_minus_exprel(u) / exprel(-u)
+    out[:, inside] = B, B * D, B * (D * (D + B) - u)
+    out[:, np.isnan(f)] = np.nan
+    return Cloglog(*(part[()] for part in out))
+
+
+def _one_minus_exprel(u: Array) -> Array:
+    """1 − (1 − e^−u)/u, which is u/2! − u²/3! + … at small u."""
+    out = np.empty(u.shape)
+    small = u < 0.5
+    term = np.ones(int(small.sum()))
+    total = np.zeros_like(term)
+    for k in range(2, 16):  # 0.5¹⁴/15! < 1e-16
+        term = term * u[small] / k
+        total += term if k % 2 == 0 else -term
+    out[small] = total
+    out[~small] = 1.0 - exprel(-u[~small])
+    return out
+
+
+# --- sums of exponentials -----------------------------------------------------------------------------------
+
+
 def log_sum_exp(a: ArrayLike, axis: int = -1) -> Array:
-    r"""Logarithm of a sum of exponentials along one axis.
-
-    .. math:: \log \sum_i e^{a_i}
-
-    Parameters
-    ----------
-    a : float array, any shape
-        Entries may be −inf (a term of zero); if all are, the result is −inf.
-    axis : int
-
-    Returns
-    -------
-    float array, the shape of a without the axis
+    r"""Logarithm of a sum of exponentials along one axis; −inf is a term of zero.
 
     Examples
     --------
@@ -362,18 +451,7 @@ def log_sum_exp(a: ArrayLike, axis: int = -1) -> Array:
 
 
 def log_softmax(f: ArrayLike) -> Array:
-    r"""Logarithm of the softmax function over the last axis.
-
-    .. math:: \log \frac{e^{f_k}}{\sum_j e^{f_j}}
-
-    Parameters
-    ----------
-    f : (..., C) float array
-        Scores; −inf for a class that cannot be.
-
-    Returns
-    -------
-    (..., C) float array
+    r"""Logarithm of the softmax function over the last axis, log(e^{f_k} / Σⱼ e^{f_j}); −inf for an impossible class.
 
     Examples
     --------

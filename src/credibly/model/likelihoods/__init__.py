@@ -1,6 +1,6 @@
 """p(y | f): the probability of a label given latent scores."""
 
-from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
+from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slopes
 from credibly.model.likelihoods.categorical import Categorical
 from credibly.model.likelihoods.choices import threshold_likelihood
 from credibly.model.likelihoods.distribution import BernoulliDistribution, LocationScale
@@ -11,11 +11,11 @@ from credibly.model.likelihoods.thresholds import (
     BernoulliLogit,
     BernoulliLoglog,
     BernoulliProbit,
-    BernoulliStudent,
 )
 
 __all__ = [
     "LOGISTIC_MIXTURE",
+    "Averaged",
     "BernoulliCauchit",
     "BernoulliCloglog",
     "BernoulliDistribution",
@@ -23,7 +23,6 @@ __all__ = [
     "BernoulliLoglog",
     "BernoulliMixture",
     "BernoulliProbit",
-    "BernoulliStudent",
     "Categorical",
     "Expansion",
     "Likelihood",

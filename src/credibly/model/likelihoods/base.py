@@ -17,12 +17,9 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from credibly.numerics import averages
 from credibly.numerics.arrays import Array
-from credibly.numerics.averages import Tilted
-from credibly.numerics.quadrature import gauss_hermite
-from credibly.numerics.special import log_sum_exp
-
-NODES = 64  # exact for polynomials of degree 127; closed forms override where a likelihood is rougher than that
+from credibly.numerics.averages import Factor, LabelAverages, Tilted, Transition
 
 
 class Slopes(NamedTuple):
@@ -40,14 +37,26 @@ class Expansion(NamedTuple):
     curvature: Array
 
 
+class Averaged(NamedTuple):
+    """log p(y | f) to second order, averaged over a Gaussian score: what one step of variational inference needs."""
+
+    log_prob: Array
+    grad: Array
+    curvature: Array
+
+
 class Likelihood(ABC):
     """p(y | f) for one latent score f per row; every method is element-wise.
 
-    `information` and its slope are written for two labels; families of other targets override them.
+    Averages over a Gaussian score come from the one rule of `numerics.averages`, and closed forms override them where
+    there are any. `information` and its slope are written for two labels; families of other targets override them.
     """
 
     log_concave: ClassVar[bool] = True  # whether log p(y | f) is concave in f for every y: then a mode is the mode
     two_labels: ClassVar[bool] = True  # whether y is 0 or 1
+    center: float = 0.0  # where p(y | f) has its transition; a kink, if there is one, is here
+    width: float = 1.0  # how wide that is: about the distance of the nearest singularity of log p from the real line
+    refinement: int = 1  # times as many nodes in `averaged`, where log p turns in other places too
 
     @abstractmethod
     def log_prob(self, y: Array, f: Array) -> Array:
@@ -70,22 +79,23 @@ class Likelihood(ABC):
         return Expansion(self.log_prob(y, f), *self.slopes(y, f))
 
     def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
-        """Log mass, mean and variance of p(y | f) N(f | m, v).
-
-        Gauss–Hermite quadrature here, a closed form or a sharper rule where one exists.
-        """
-        nodes, log_weights = gauss_hermite(NODES)
-        m, v = np.asarray(m, dtype=float)[..., None], np.asarray(v, dtype=float)[..., None]
-        f = m + np.sqrt(v) * nodes
-        log_terms = log_weights + self.log_prob(np.asarray(y)[..., None], f)
-        log_mass = log_sum_exp(log_terms, axis=-1)
-        share = np.exp(log_terms - log_mass[..., None])
-        mean = (share * f).sum(axis=-1)
-        return Tilted(log_mass, mean, (share * (f - mean[..., None]) ** 2).sum(axis=-1))
+        """Log mass, mean and variance of p(y | f) N(f | m, v)."""
+        return averages.tilted(self._factor(), y, m, v)
 
     def log_average(self, y: Array, m: Array, v: Array) -> Array:
         """log ∫ p(y | f) N(f | m, v) df, the log probability of y when the score is uncertain."""
-        return self.tilted(y, m, v).log_mass
+        return self.label_averages(m, v).of(y) if self.two_labels else self.tilted(y, m, v).log_mass
+
+    def label_averages(self, m: Array, v: Array) -> LabelAverages:
+        """The log averages of both labels; they share their integral."""
+        return averages.label_averages(self._factor(), m, v)
+
+    def averaged(self, y: Array, m: Array, v: Array) -> Averaged:
+        r"""Averages of log p(y | f), its gradient and its curvature under N(f | m, v).
+
+        .. math:: \frac{d}{dm} E[\log p] = E[\mathrm{grad}], \qquad 2 \frac{d}{dv} E[\log p] = -E[\mathrm{curvature}]
+        """
+        return Averaged(*averages.averaged_expansion(self.expand, self._transition(), y, m, v))
 
     def curvature_slope(self, y: Array, f: Array, v: Array) -> Array:
         """d/df of v · curvature(f): how a row's share of tr(A⁻¹H) moves with its score."""
@@ -113,6 +123,12 @@ class Likelihood(ABC):
             return np.asarray(grad**2 * slope - 2 * grad * curvature)
 
         return sum_over_labels(share)
+
+    def _transition(self) -> Transition:
+        return Transition(self.center, self.width, self.refinement)
+
+    def _factor(self) -> Factor:
+        return Factor(self.log_prob, self._transition(), self.two_labels)
 
     def _weighed(self, y: Array, f: Array) -> Expansion:
         """√p(y | f), and slope and curvature times that; zero where it is, for their own squares may overflow there."""

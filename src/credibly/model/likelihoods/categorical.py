@@ -5,7 +5,8 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from credibly.numerics import averages
+from credibly.model.likelihoods.base import Averaged
+from credibly.numerics import softmax_averages
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.special import log_softmax
 
@@ -63,11 +64,7 @@ class Categorical:
 
     def curvature(self, proba: Array) -> Array:
         """-∇∇ log p = diag(p) - ppᵀ, (n, K, K); the same for every y."""
-        W = -proba[..., :, None] * proba[..., None, :]
-        k = np.arange(self.n_classes)
-        W[..., k, k] = 0.0
-        W[..., k, k] = -W.sum(axis=-1)  # p_k(1 - p_k) as p_k Σ_{j≠k} p_j: rows sum to zero, nothing cancels
-        return W
+        return _with_zero_sums(-proba[..., :, None] * proba[..., None, :])
 
     def curvature_slope(self, proba: Array, V: Array) -> Array:
         r"""∂/∂f_k of tr(V (diag(p) - ppᵀ)), (n, K).
@@ -79,6 +76,29 @@ class Categorical:
         inner: Array = diagonal - 2 * Vp
         return np.asarray(proba * (inner - (proba * inner).sum(axis=-1, keepdims=True)))
 
-    def log_average(self, m: Array, V: Array, *, tol: float = 1e-4) -> Array:
-        """log E[softmax(f)], f ~ N(m, V): (n, K), probabilities to an absolute error of about `tol`."""
-        return averages.log_softmax(m, V, tol=tol)
+    def log_average(self, m: Array, V: Array) -> Array:
+        """log E[softmax(f)], f ~ N(m, V): (n, K); the errors are those of `numerics.softmax_averages`."""
+        return softmax_averages.log_softmax(m, V)
+
+    def averaged(self, y: Codes, m: Array, V: Array, size: int = 1024) -> Averaged:
+        r"""Averages of log p(y | f), its gradient (n, K) and its curvature (n, K, K), f ~ N(m, V).
+
+        .. math:: \nabla_m E[\log p] = E[\mathrm{grad}], \qquad 2 \nabla_V E[\log p] = -E[\mathrm{curvature}]
+
+        Nodes, and `size` quasi-random points where these are too many, as in `softmax_averages.softmax_moments`.
+        """
+        log_sum, proba, product = softmax_averages.softmax_moments(m, V, size)
+        label = np.asarray(y)[..., None]
+        log_prob = np.take_along_axis(m, label, axis=-1)[..., 0] - log_sum
+        grad = -proba
+        np.put_along_axis(grad, label, 0.0, axis=-1)
+        np.put_along_axis(grad, label, -grad.sum(axis=-1, keepdims=True), axis=-1)  # 1 − p_y, which would cancel
+        return Averaged(log_prob, grad, _with_zero_sums(-product))
+
+
+def _with_zero_sums(W: Array) -> Array:
+    """W with the diagonal that makes rows sum to zero: p_k(1 − p_k) as p_k Σ_{j≠k} p_j, where nothing cancels."""
+    k = np.arange(W.shape[-1])
+    W[..., k, k] = 0.0
+    W[..., k, k] = -W.sum(axis=-1)
+    return W

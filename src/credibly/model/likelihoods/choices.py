@@ -2,9 +2,11 @@
 
 from typing import Any
 
+from scipy import stats
+
 from credibly.errors import InputError
 from credibly.model.likelihoods.base import Likelihood
-from credibly.model.likelihoods.distribution import from_scipy
+from credibly.model.likelihoods.distribution import BernoulliDistribution, from_scipy
 from credibly.model.likelihoods.mixture import BernoulliMixture, NormalMixture
 from credibly.model.likelihoods.thresholds import (
     BernoulliCauchit,
@@ -12,7 +14,6 @@ from credibly.model.likelihoods.thresholds import (
     BernoulliLogit,
     BernoulliLoglog,
     BernoulliProbit,
-    BernoulliStudent,
 )
 from credibly.model.priors import StudentT
 
@@ -45,14 +46,14 @@ def threshold_likelihood(choice: Any) -> Likelihood:
     BernoulliCauchit()
     >>> from scipy import stats
     >>> threshold_likelihood(stats.t(4.0))
-    BernoulliStudent(df=4.0)
+    BernoulliDistribution(t(4.0))
     """
     if isinstance(choice, Likelihood):
         return choice
     if isinstance(choice, NormalMixture):
         return BernoulliMixture(choice)
     if isinstance(choice, StudentT):
-        return BernoulliStudent(degrees_of_freedom(choice))
+        return BernoulliDistribution(stats.t(degrees_of_freedom(choice)))
     if isinstance(choice, str):
         return _named(choice)
     if hasattr(choice, "cdf") or hasattr(choice, "logpdf"):  # meant as a distribution: say what is wrong with it

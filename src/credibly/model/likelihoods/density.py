@@ -18,8 +18,6 @@ import numpy as np
 
 from credibly.model.likelihoods.base import Likelihood, Slopes
 from credibly.numerics.arrays import Array
-from credibly.numerics.averages import Tilted
-from credibly.numerics.threshold_averages import Link, log_threshold, tilted_threshold
 
 
 class Score(NamedTuple):
@@ -30,7 +28,7 @@ class Score(NamedTuple):
 
 
 class DensityThreshold(Likelihood):
-    r"""A noisy threshold with a smooth density; averages by quadrature that is exact to rounding.
+    r"""A noisy threshold with a smooth density.
 
     .. math:: p(y = 1 \mid f) = F(f) = \int_{-\infty}^f p(\theta)\, d\theta
 
@@ -38,8 +36,6 @@ class DensityThreshold(Likelihood):
     """
 
     log_concave: ClassVar[bool] = False
-    center: float = 0.0  # where the transition is: a kink of the density, if there is one, is here
-    width: float = 1.0
 
     @abstractmethod
     def grad(self, y: Array, f: Array) -> Array:
@@ -57,12 +53,6 @@ class DensityThreshold(Likelihood):
         g, score = self.grad(y, f), self.score(f)
         return g * ((score.first - g) * (score.first - 2 * g) + score.second)
 
-    def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
-        return tilted_threshold(self._link(), y, m, v)
-
-    def log_average(self, y: Array, m: Array, v: Array) -> Array:
-        return log_threshold(self._link(), y, m, v)
-
     def information(self, f: Array) -> Array:
         # Σ_y p g² is p²/(F(1 − F)): the product of the two slopes
         return -self.grad(np.array(0.0), f) * self.grad(np.array(1.0), f)
@@ -70,6 +60,3 @@ class DensityThreshold(Likelihood):
     def information_slope(self, f: Array) -> Array:
         zero, one = self.grad(np.array(0.0), f), self.grad(np.array(1.0), f)
         return -zero * one * (2 * self.score(f).first - zero - one)
-
-    def _link(self) -> Link:
-        return Link(self.log_prob, self.center, self.width)

@@ -11,14 +11,13 @@ b, a     place and scale of a threshold: p(y | f) of the standard one at (f − 
 A distribution whose derivatives are known in closed form gets that closed form, moved and stretched: `from_scipy`.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from credibly.errors import InputError
-from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
+from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slopes
 from credibly.model.likelihoods.density import DensityThreshold, Score
 from credibly.model.likelihoods.thresholds import (
     BernoulliCauchit,
@@ -26,10 +25,9 @@ from credibly.model.likelihoods.thresholds import (
     BernoulliLogit,
     BernoulliLoglog,
     BernoulliProbit,
-    BernoulliStudent,
 )
 from credibly.numerics.arrays import Array
-from credibly.numerics.averages import Tilted
+from credibly.numerics.averages import LabelAverages, Tilted
 from credibly.numerics.special import log_sum_exp
 
 _EPS = float(np.finfo(float).eps)
@@ -84,8 +82,12 @@ class LocationScale(Likelihood):
         log_mass, mean, var = self.likelihood.tilted(y, self._standard(m), np.asarray(v) / self.scale**2)
         return Tilted(log_mass, self.loc + self.scale * mean, self.scale**2 * var)
 
-    def log_average(self, y: Array, m: Array, v: Array) -> Array:
-        return self.likelihood.log_average(y, self._standard(m), np.asarray(v) / self.scale**2)
+    def label_averages(self, m: Array, v: Array) -> LabelAverages:
+        return self.likelihood.label_averages(self._standard(m), np.asarray(v) / self.scale**2)
+
+    def averaged(self, y: Array, m: Array, v: Array) -> Averaged:
+        log_prob, grad, curvature = self.likelihood.averaged(y, self._standard(m), np.asarray(v) / self.scale**2)
+        return Averaged(log_prob, grad / self.scale, curvature / self.scale**2)
 
     def information(self, f: Array) -> Array:
         return self.likelihood.information(self._standard(f)) / self.scale**2
@@ -135,11 +137,14 @@ class BernoulliDistribution(DensityThreshold):
         self.width = 0.5 * (three_quarters - quarter)
 
     def log_prob(self, y: Array, f: Array) -> Array:
-        f, one = np.asarray(f, dtype=float), np.asarray(y) > 0.5
-        below, above = self._log_side(f, 1.0), self._log_side(f, -1.0)
-        own, other = np.where(one, below, above), np.where(one, above, below)
-        likely = own > other  # near one, what is missing to one has the digits
-        return np.where(likely, np.log1p(-np.exp(np.where(likely, other, -np.inf))), own)[()]
+        one, f = np.broadcast_arrays(np.asarray(y) > 0.5, np.asarray(f, dtype=float))
+        out = np.empty(f.shape)
+        for side, own in ((1.0, one), (-1.0, ~one)):
+            log_own = self._log_side(f[own], side)
+            likely = log_own > np.log(0.5)  # near one, what is missing to one has the digits
+            log_own[likely] = np.log1p(-np.exp(self._log_side(f[own][likely], -side)))
+            out[own] = log_own
+        return out[()]
 
     def grad(self, y: Array, f: Array) -> Array:
         side = np.where(np.asarray(y) > 0.5, 1.0, -1.0)
@@ -172,7 +177,7 @@ class BernoulliDistribution(DensityThreshold):
     def _log_side(self, f: Array, side: float) -> Array:
         """log F(f) or log(1 − F(f)), also where the probability underflows but the density does not."""
         out = np.array(self._ask("logcdf" if side > 0 else "logsf", f))
-        lost = np.array(np.isneginf(out))
+        lost = ~np.isfinite(out)  # −inf, or the logarithm of a probability that SciPy rounds to below zero
         lost[lost] = np.isfinite(self._ask("logpdf", f[lost]))
         if lost.any():
             out[lost] = self._log_tail(f[lost], side)
@@ -235,13 +240,12 @@ def parameters(dist: Any) -> dict[str, float]:
     return values
 
 
-_CLOSED: dict[type, Callable[[dict[str, float]], Likelihood]] = {
-    type(stats.norm): lambda _: BernoulliProbit(),
-    type(stats.logistic): lambda _: BernoulliLogit(),
-    type(stats.cauchy): lambda _: BernoulliCauchit(),
-    type(stats.gumbel_l): lambda _: BernoulliCloglog(),
-    type(stats.gumbel_r): lambda _: BernoulliLoglog(),
-    type(stats.t): lambda values: BernoulliStudent(values["df"]),
+_CLOSED: dict[type, type[Likelihood]] = {
+    type(stats.norm): BernoulliProbit,
+    type(stats.logistic): BernoulliLogit,
+    type(stats.cauchy): BernoulliCauchit,
+    type(stats.gumbel_l): BernoulliCloglog,
+    type(stats.gumbel_r): BernoulliLoglog,
 }
 
 
@@ -260,7 +264,7 @@ def from_scipy(dist: Any) -> Likelihood:
     closed = _CLOSED.get(type(dist.dist))
     if closed is None:
         return BernoulliDistribution(dist)
-    standard = closed(values)
+    standard = closed()
     if values["loc"] == 0 and values["scale"] == 1:
         return standard
     return LocationScale(standard, values["loc"], values["scale"])

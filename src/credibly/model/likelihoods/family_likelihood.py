@@ -25,10 +25,10 @@ from typing import ClassVar
 import numpy as np
 
 from credibly.errors import InputError
-from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
-from credibly.model.likelihoods.families import Binomial, Gaussian
+from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slopes
+from credibly.model.likelihoods.families import Binomial, Gaussian, Poisson
 from credibly.model.likelihoods.family_base import Family
-from credibly.model.likelihoods.links import Identity, Link, Mask, silent, times
+from credibly.model.likelihoods.links import Identity, Link, Log, Mask, silent, times
 from credibly.model.likelihoods.proportions import Proportions
 from credibly.numerics.arrays import Array
 from credibly.numerics.averages import Tilted
@@ -190,8 +190,9 @@ class FamilyLikelihood(Likelihood):
 
     Notes
     -----
-    `tilted` is in closed form for a Gaussian with the identity link, as good as the threshold's own for labels 0 and 1,
-    and otherwise the quadrature of `Likelihood`, which is good while √v is not much wider than the likelihood.
+    `tilted` and `averaged` are in closed form for a Gaussian with the identity link, those of the threshold for labels
+    0 and 1, and otherwise the quadrature of `Likelihood`; `averaged` has a closed form for the Poisson family with the
+    log link too. It is refused for links that have no mean at some scores: there E[log p] is minus infinity.
 
     References
     ----------
@@ -270,8 +271,27 @@ class FamilyLikelihood(Likelihood):
             total = v + self.dispersion
             shift = v * (y - m) / total
             return Tilted(self.family.log_density(y, m, total), m + shift, v * self.dispersion / total + 0 * shift)
-        with silent():  # where no node has a mean there is no mass, and no moments
+        with silent():  # where no score has a mean there is no mass, and no moments
             return super().tilted(y, m, v)
+
+    def averaged(self, y: Array, m: Array, v: Array) -> Averaged:
+        y, m, v = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (y, m, v)))
+        if not self.form.inside(np.array([-1.0, 1.0])).all():
+            raise InputError(
+                f"the average of log p(y | f) over a Gaussian score does not exist for the {self.family.name} family "
+                f"with the {self.link.name} link: some scores have no mean; use a link that has one for every score."
+            )
+        if isinstance(self.form, ThresholdForm):
+            zero, one = self.form.threshold.averaged(ZERO, m, v), self.form.threshold.averaged(ONE, m, v)
+            return Averaged(*(between(y, *pair) for pair in zip(zero, one, strict=True)))
+        if isinstance(self.family, Gaussian) and isinstance(self.link, Identity):
+            at = self.expand(y, m)
+            return Averaged(at.log_prob - 0.5 * v * at.curvature, at.grad, at.curvature)
+        if isinstance(self.family, Poisson) and isinstance(self.link, Log):
+            at, mu = self.expand(y, m), self.link.average(m, v)
+            return Averaged(at.log_prob - (mu - self.link.mean(m)), y - mu, mu)
+        with silent():
+            return super().averaged(y, m, v)
 
     def information(self, f: Array) -> Array:
         with silent():

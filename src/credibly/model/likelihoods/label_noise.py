@@ -21,7 +21,7 @@ import numpy as np
 from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
 from credibly.model.likelihoods.categorical import Categorical
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.averages import Tilted
+from credibly.numerics.averages import LabelAverages, Tilted
 from credibly.numerics.special import log_softmax
 
 
@@ -53,6 +53,21 @@ class LabelNoise(Likelihood):
     flip_10: float
 
     log_concave: ClassVar[bool] = False
+
+    @property
+    def center(self) -> float:  # type: ignore[override]  # that of the likelihood under the noise
+        """Where the true class has its transition."""
+        return self.base.center
+
+    @property
+    def width(self) -> float:  # type: ignore[override]
+        """How wide that is."""
+        return self.base.width
+
+    @property
+    def refinement(self) -> int:  # type: ignore[override]
+        """Twice that of the base: log p also turns where the class becomes less probable than a flip."""
+        return 2 * self.base.refinement
 
     @property
     def flips(self) -> Array:
@@ -95,6 +110,11 @@ class LabelNoise(Likelihood):
         mean = r0 * zero.mean + r1 * one.mean
         var = r0 * zero.var + r1 * one.var + mixed.both * mixed.gap(zero.mean, one.mean) ** 2
         return Tilted(mixed.log_q, np.asarray(mean), np.asarray(var))
+
+    def label_averages(self, m: Array, v: Array) -> LabelAverages:
+        true = self.base.label_averages(m, v)
+        zero, one = (self.log_recorded(np.array(float(label)), *true) for label in (0, 1))
+        return LabelAverages(zero, one)
 
     def log_recorded(self, y: Array, log_zero: Array, log_one: Array) -> Array:
         """log p(y), from the log probabilities of the true classes."""

@@ -20,7 +20,7 @@ from credibly.errors import InputError
 from credibly.model.likelihoods.base import Likelihood, Slopes
 from credibly.model.likelihoods.thresholds import sign
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.averages import Tilted
+from credibly.numerics.averages import LabelAverages, Tilted, cut_normal
 from credibly.numerics.special import (
     log_mills_ratio,
     log_normal_cdf,
@@ -29,7 +29,6 @@ from credibly.numerics.special import (
     normal_hazard,
     normal_hazard_slope,
 )
-from credibly.numerics.truncated_normals import cut_normal
 
 _ROUNDING = 1e-9  # weights typed with nine digits sum to one
 
@@ -176,12 +175,14 @@ class BernoulliMixture(Likelihood):
     """
 
     log_concave: ClassVar[bool] = False
+    refinement: int = 8  # far out one part takes over from another
 
     def __init__(self, mixture: NormalMixture) -> None:
         self.mixture = mixture
         weights = np.asarray(mixture.weights)
         self._log_weights = np.log(weights / weights.sum())
         self._means, self._scales = np.asarray(mixture.means), np.asarray(mixture.scales)
+        self.center, self.width = mixture.mean, float(self._scales.min())
 
     def log_prob(self, y: Array, f: Array) -> Array:
         return self.log_average(y, f, np.array(0.0))
@@ -209,11 +210,11 @@ class BernoulliMixture(Likelihood):
         spread = (r * (var + _gaps(r, mean) ** 2)).sum(axis=-1)
         return Tilted(self.log_average(y, m, v), _average(r, mean), spread)
 
-    def log_average(self, y: Array, m: Array, v: Array) -> Array:
-        own, other = (log_sum_exp(self._log_terms(label, m, v)) for label in (y, 1.0 - np.asarray(y)))
+    def label_averages(self, m: Array, v: Array) -> LabelAverages:
+        zero, one = (log_sum_exp(self._log_terms(label, m, v)) for label in (np.array(0.0), np.array(1.0)))
         # near one a sum of parts has no digits left; what is missing to one has them
-        likely = own > other
-        return np.where(likely, np.log1p(-np.exp(np.where(likely, other, -np.inf))), own)[()]
+        more = np.log1p(-np.exp(np.minimum(zero, one)))
+        return LabelAverages(np.where(zero > one, more, zero)[()], np.where(one > zero, more, one)[()])
 
     def __repr__(self) -> str:
         return f"BernoulliMixture({self.mixture!r})"

@@ -27,6 +27,7 @@ from credibly.model.likelihoods.family_base import (
 )
 from credibly.model.likelihoods.links import THRESHOLDS, Derivatives, Logit, silent, times
 from credibly.numerics.arrays import Array
+from credibly.numerics.special import log_complement
 
 
 class Proportions(Family):
@@ -135,8 +136,3 @@ class Binomial(Proportions):
 
     def sample(self, rng: np.random.Generator, mu: Array, s: Dispersion = 1.0) -> Array:
         return np.asarray(super().sample(rng, mu, s) / np.rint(1 / np.asarray(s)))
-
-
-def log_complement(log_mu: Array) -> Array:
-    """log(1 - μ) of log μ < 0: each half of the range by the function that does not cancel there."""
-    return np.where(log_mu > -np.log(2), np.log(-np.expm1(log_mu)), np.log1p(-np.exp(log_mu)))

@@ -1,37 +1,40 @@
 """Noisy thresholds: t = 1 if f ≥ θ, and p(y = 1 | f) is the distribution function of θ.
 
-Light tails (logistic, normal), heavy ones (Cauchy, Student) and unequal ones (Gumbel). Normal mixtures are in
-`mixture`, distributions of SciPy in `distribution`.
+Light tails (logistic, normal), heavy ones (Cauchy) and unequal ones (Gumbel). Normal mixtures are in `mixture`,
+distributions of SciPy, Student's t among them, in `distribution`.
 
 Notation
 --------
 ====  ==============================================
 z     ±f, the score seen from the label
 u     e^f, the rate of the complementary log-log
-ν     degrees of freedom
 ====  ==============================================
 """
 
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import ndtr, stdtr
+from scipy.special import ndtr
 
-from credibly.errors import InputError
-from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
+from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slopes
 from credibly.model.likelihoods.density import DensityThreshold, Score
-from credibly.numerics import averages, special_links
+from credibly.numerics import averages
 from credibly.numerics.arrays import Array
-from credibly.numerics.averages import Tilted
+from credibly.numerics.averages import LabelAverages, Tilted
 from credibly.numerics.special import (
+    Cloglog,
+    cauchy_hazard,
+    cloglog,
+    log_cauchy_cdf,
+    log_cloglog,
     log_normal_cdf,
     log_normal_cdf_third,
     log_sigmoid,
     normal_hazard,
     normal_hazard_slope,
+    rate,
     sigmoid,
 )
-from credibly.numerics.special_links import rate
 
 
 def sign(y: Array) -> Array:
@@ -53,6 +56,8 @@ class BernoulliLogit(Likelihood):
     >>> float(BernoulliLogit().log_prob(1, np.array(-800.0)))
     -800.0
     """
+
+    width: float = np.pi  # log σ is singular at ±iπ
 
     def log_prob(self, y: Array, f: Array) -> Array:
         return log_sigmoid(sign(y) * f)
@@ -83,8 +88,8 @@ class BernoulliLogit(Likelihood):
         log_mass, mean, var = averages.tilted_sigmoid(s * m, v)
         return Tilted(log_mass, s * mean, var)
 
-    def log_average(self, y: Array, m: Array, v: Array) -> Array:
-        return averages.log_sigmoid(sign(y) * m, v)
+    def label_averages(self, m: Array, v: Array) -> LabelAverages:
+        return averages.sigmoid_averages(m, v)
 
 
 class BernoulliProbit(Likelihood):
@@ -101,6 +106,8 @@ class BernoulliProbit(Likelihood):
     >>> round(float(BernoulliProbit().tilted(1, np.array(0.0), np.array(1.0)).log_mass), 6)
     -0.693147
     """
+
+    width: float = 2.0  # the zeros of Φ nearest to the real line are at −1.9 ± 2.8i
 
     def log_prob(self, y: Array, f: Array) -> Array:
         return log_normal_cdf(sign(y) * f)
@@ -120,8 +127,8 @@ class BernoulliProbit(Likelihood):
         log_mass, mean, var = averages.tilted_normal_cdf(s * m, v)
         return Tilted(log_mass, s * mean, var)
 
-    def log_average(self, y: Array, m: Array, v: Array) -> Array:
-        return averages.log_normal_cdf(sign(y) * m, v)
+    def label_averages(self, m: Array, v: Array) -> LabelAverages:
+        return LabelAverages(averages.log_normal_cdf(-np.asarray(m), v), averages.log_normal_cdf(m, v))
 
 
 class BernoulliCauchit(DensityThreshold):
@@ -138,73 +145,19 @@ class BernoulliCauchit(DensityThreshold):
     """
 
     def log_prob(self, y: Array, f: Array) -> Array:
-        return special_links.log_cauchy_cdf(sign(y) * f)
+        return log_cauchy_cdf(sign(y) * f)
 
     def grad(self, y: Array, f: Array) -> Array:
-        return sign(y) * special_links.cauchy_hazard(sign(y) * f)
+        return sign(y) * cauchy_hazard(sign(y) * f)
 
     def score(self, f: Array) -> Score:
-        return student_score(1.0, f)
+        f = np.asarray(f, dtype=float)
+        distance = np.hypot(1.0, f)  # divided by twice: its square could overflow
+        along, across = f / distance, 1.0 / distance
+        return Score(-2.0 * along / distance, 2.0 * (along - across) * (along + across) / distance / distance)
 
     def mean(self, f: Array) -> Array:
         return np.asarray(np.arctan2(1.0, -np.asarray(f, dtype=float)) / np.pi)
-
-
-class BernoulliStudent(DensityThreshold):
-    r"""The Student-t threshold: between the Cauchy (ν = 1) and the normal (ν → ∞).
-
-    .. math:: p(y = 1 \mid f) = F_\nu(f), \qquad
-              p(\theta) = \frac{(1 + \theta^2/\nu)^{-(\nu+1)/2}}{\sqrt\nu\, B(\nu/2, 1/2)}
-
-    With ν = 7 it is close to the logistic threshold, stretched by 1.6; smaller ν forgives more wrong labels.
-
-    Parameters
-    ----------
-    df : float
-        Degrees of freedom ν > 0.
-
-    References
-    ----------
-    Liu (2004), Robit regression.
-
-    Examples
-    --------
-    >>> BernoulliStudent(7.0)
-    BernoulliStudent(df=7.0)
-    >>> float(BernoulliStudent(2.0).mean(np.array(0.0)))
-    0.5
-    """
-
-    def __init__(self, df: float) -> None:
-        if not 0 < df < np.inf:
-            raise InputError(
-                f"the degrees of freedom df of a Student-t threshold must be a positive number, not {df!r}"
-            )
-        self.df = float(df)
-        self.width = min(1.0, float(np.sqrt(df)))  # its singularities are at ±i√ν
-
-    def log_prob(self, y: Array, f: Array) -> Array:
-        return special_links.log_student_cdf(self.df, sign(y) * f)
-
-    def grad(self, y: Array, f: Array) -> Array:
-        return sign(y) * special_links.student_hazard(self.df, sign(y) * f)
-
-    def score(self, f: Array) -> Score:
-        return student_score(self.df, f)
-
-    def mean(self, f: Array) -> Array:
-        return np.asarray(stdtr(self.df, f))
-
-    def __repr__(self) -> str:
-        return f"BernoulliStudent(df={self.df!r})"
-
-
-def student_score(df: float, f: Array) -> Score:
-    """Score −(ν+1)f/(ν+f²) of Student's t and its slope; squares of f do not overflow."""
-    f = np.asarray(f, dtype=float)
-    distance = np.hypot(np.sqrt(df), f)
-    along, across = f / distance, np.sqrt(df) / distance
-    return Score(-(df + 1) * along / distance, (df + 1) * (along - across) * (along + across) / distance / distance)
 
 
 class BernoulliCloglog(DensityThreshold):
@@ -222,9 +175,10 @@ class BernoulliCloglog(DensityThreshold):
     """
 
     log_concave: ClassVar[bool] = True
+    width: float = np.pi / 2  # 1 − exp(−e^f) has a zero at log 2π + iπ/2
 
     def log_prob(self, y: Array, f: Array) -> Array:
-        return _by_label(y, special_links.log_cloglog(f), -rate(f))
+        return _by_label(y, log_cloglog(f), -rate(f))
 
     def grad(self, y: Array, f: Array) -> Array:
         return self.slopes(y, f).grad
@@ -237,17 +191,28 @@ class BernoulliCloglog(DensityThreshold):
 
     # The general formulas for derivatives cancel at small u and meet 0 · inf at large u; the closed forms do neither.
     def slopes(self, y: Array, f: Array) -> Slopes:
-        one, u = special_links.cloglog(f), rate(f)
+        one, u = cloglog(f), rate(f)
         return Slopes(_by_label(y, one.grad, -u), _by_label(y, one.curvature, u))
 
     def third(self, y: Array, f: Array) -> Array:
-        return _by_label(y, special_links.cloglog(f).third, -rate(f))
+        return _by_label(y, cloglog(f).third, -rate(f))
 
     def information(self, f: Array) -> Array:
-        return special_links.cloglog_information(f).first
+        return _times_rate(cloglog(f).grad, f)  # uB
 
     def information_slope(self, f: Array) -> Array:
-        return special_links.cloglog_information(f).second
+        one: Cloglog = cloglog(f)
+        return _times_rate(one.grad - one.curvature, f)  # uB(1 − D)
+
+    def averaged(self, y: Array, m: Array, v: Array) -> Averaged:
+        one = super().averaged(np.array(1.0), m, v)
+        u = rate(np.asarray(m) + np.asarray(v) / 2)  # E[e^f], which no window around m holds when v is large
+        return Averaged(*(_by_label(y, at_one, at_zero) for at_one, at_zero in zip(one, (-u, -u, u), strict=True)))
+
+
+def _times_rate(share: Array, f: Array) -> Array:
+    """A share of the rate e^f; nothing where the share has underflowed, though the rate may be infinite."""
+    return np.asarray(share * np.where(share == 0.0, 0.0, rate(f)))
 
 
 def _by_label(y: Array, one: Array, zero: Array) -> Array:
@@ -287,8 +252,12 @@ class BernoulliLoglog(Likelihood):
         log_mass, mean, var = self._image.tilted(_other(y), _turned(m), v)
         return Tilted(log_mass, -mean, var)
 
-    def log_average(self, y: Array, m: Array, v: Array) -> Array:
-        return self._image.log_average(_other(y), _turned(m), v)
+    def label_averages(self, m: Array, v: Array) -> LabelAverages:
+        return LabelAverages(*self._image.label_averages(_turned(m), v)[::-1])
+
+    def averaged(self, y: Array, m: Array, v: Array) -> Averaged:
+        log_prob, grad, curvature = self._image.averaged(_other(y), _turned(m), v)
+        return Averaged(log_prob, -grad, curvature)
 
     def information(self, f: Array) -> Array:
         return self._image.information(_turned(f))
