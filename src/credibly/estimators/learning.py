@@ -13,7 +13,7 @@ import numpy as np
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_offsets, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.estimators.wide_learning import learn_wide, refuse_wide
+from credibly.estimators.wide_learning import has_independent_slopes, refuse_wide, spanned
 from credibly.inference.adf import Belief, adf
 from credibly.inference.contrasts import sum_to_zero
 from credibly.inference.evidence import Maximum, ScaledPriors, maximise_evidence
@@ -24,10 +24,12 @@ from credibly.inference.posterior import Gaussian, InferenceResult, WeightPoster
 from credibly.inference.prior_density import PriorDensity
 from credibly.inference.several_starts import best_laplace
 from credibly.inference.student import IndependentStudent
-from credibly.model.likelihoods import Likelihood
+from credibly.inference.wide import SEED, WideObjective, wide_laplace
+from credibly.model.centred_prior import CentredNormal, IndependentPrior
+from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import block_diagonal
+from credibly.numerics.linalg import PSD, block_diagonal, from_root
 from credibly.numerics.newton import Status
 
 PRIOR_CHOICES = (
@@ -50,9 +52,8 @@ HIGHER = 1e-6  # nats
 def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     """Fit with the prior chosen by an object or a short string."""
     check_prior(choice)
-    wide = learn_wide(problem, choice, search)
-    if wide is not None:
-        return wide
+    if problem.shape.total > problem.limits.largest_matrix and _by_conjugate_gradients(problem, choice, search):
+        return _learn_wide(problem, choice, search)
     if choice is None:
         return _without_prior(problem, search)
     if isinstance(choice, Jeffreys):
@@ -160,6 +161,11 @@ def explicit_prior(choice: Normal | StudentT, problem: Problem) -> tuple[PriorDe
     if isinstance(choice, StudentT):
         volume = -shape.n_outputs * frame.log_volume
         return IndependentStudent(choice.degrees, choice.scales(shape), axes, volume), choice
+    if isinstance(choice, CentredNormal):
+        independent = IndependentPrior.of(choice, shape)
+        precision = from_root(independent.whiten(frame.to_data(np.eye(shape.per_output))))
+        factor = np.asfortranarray(block_diagonal(precision.factor, shape.n_outputs))
+        return Gaussian(frame.to_frame(independent.mean).reshape(-1), PSD(factor)), choice
     moments = choice.moments(shape)
     mean = frame.to_frame(moments.mean.reshape(shape.n_outputs, -1)).reshape(-1)
     with explained(BESIDE_COLUMNS):
@@ -218,6 +224,42 @@ def standardised_prior(problem: Problem, scale: Array) -> Normal:
     root = np.diag(np.append(slopes, problem.intercept_scale))
     root[-1, :-1] = -slopes * columns.mean
     return Normal(mean=np.zeros(shape.per_output), cov=root @ root.T)
+
+
+def _by_conjugate_gradients(problem: Problem, choice: PriorChoice, search: Search) -> bool:
+    """Whether a fit can do without a matrix of all pairs of weights."""
+    kind = isinstance(problem.likelihood, Likelihood | Categorical) and problem.likelihood.log_concave
+    return kind and has_independent_slopes(choice) and search.seed is None
+
+
+def _learn_wide(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
+    """Laplace by conjugate gradients; a scale that is to be learnt is that of a sample of the rows."""
+    assert isinstance(problem.likelihood, Likelihood | Categorical)
+    scaled = _scaled_by_sample(problem, search) if isinstance(choice, str) else None
+    resolved = choice if scaled is None else scaled.resolved
+    assert isinstance(resolved, Normal)
+    prior = IndependentPrior.of(resolved, problem.shape)
+    objective = WideObjective(problem.likelihood, problem.raw, prior, intercept=problem.shape.intercept)
+    result, se = wide_laplace(objective, problem.frame, search.controls, problem.limits)
+    status = result.solution.status
+    if scaled is not None and status.good:
+        status = Status.SCALE_FROM_SAMPLE if scaled.status is Status.CONVERGED else scaled.status
+    scale = None if scaled is None else scaled.prior_scale
+    contrast = np.eye(problem.shape.n_outputs)
+    return Learnt(result, None, contrast, status, resolved, scale, log_evidence_se=se)
+
+
+def _scaled_by_sample(problem: Problem, search: Search) -> Learnt:
+    """The scale of highest evidence of a sample of the rows, in the space of these."""
+    limits, likelihood, K = problem.limits, problem.likelihood, problem.shape.n_outputs
+    size = min(limits.sample_rows, limits.largest_matrix // K - 3, limits.largest_basis // problem.shape.n_features)
+    n_classes = 2 * likelihood.two_labels if isinstance(likelihood, Likelihood) else likelihood.n_classes
+    rows = problem.raw.sample(np.random.default_rng(SEED), size, n_classes)
+    # A sample is weighted such that it stands for all rows; here it stands for itself.
+    rows = replace(rows, weight=np.asarray(rows.weight) * (rows.n_rows / problem.raw.n_rows))
+    part = problem._replace(raw=rows, rows=rows.through(problem.frame.design))
+    reduced = spanned(part, "empirical")
+    return reduced.lift(learn_scales(reduced.problem, "empirical", search))
 
 
 def _without_prior(problem: Problem, search: Search) -> Learnt:

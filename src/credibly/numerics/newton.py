@@ -54,6 +54,10 @@ class Status(Enum):
     SCALE_AT_BOUND = (
         "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
     )
+    SCALE_FROM_SAMPLE = (
+        "Converged; with so many rows and weights the prior's scale was learnt from a sample of the rows. Give one, "
+        "e.g. Normal(scale=1.0), if you know it better."
+    )
     DISPERSION_AT_BOUND = (
         "The search for the dispersion ran to its bound: the targets vary far less, or far more, than the family says. "
         "Use another family (a Poisson for a negative binomial without extra variance), or give dispersion=."
@@ -89,11 +93,6 @@ class Status(Enum):
         "The posterior is too far from every approximation tried (k-hat above 0.7), so means, intervals and evidence "
         "are those of the nearest one and uncertain. Use inference='auto' if that was not it, a tighter prior, fewer "
         "columns or more rows."
-    )
-    VARIANCES_ROUGH = (
-        "The low-rank posterior of so many weights gives variances that are wrong by more than a quarter (root mean "
-        "square; posterior_.variance_error has the number), so intervals and averaged probabilities are rough. Use a "
-        "tighter prior or fewer columns; give rows that repeat once, with sample_weight."
     )
     HYPERPARAMETER_AT_BOUND = (
         "Converged; a hyperparameter of the kernel is at its bound. summary() says which, and what that means."
@@ -142,7 +141,6 @@ _NOT_GOOD = {
     Status.SWEEP_LIMIT,
     Status.UNTRUSTWORTHY,
     Status.UNDETERMINED,
-    Status.VARIANCES_ROUGH,
 }
 
 
