@@ -27,7 +27,7 @@ NEVER_HELD = {
         estimators.probabilities:LabelNoiseMixin estimators.probabilities:ProbabilityMixin inference.posterior:DataUnits
         inference.latent_newton:AtMode model.class_conditionals.rates:TimeFamily
         model.class_conditionals.statistics:Additive model.conjugate_priors:_SameNumbers
-        model.kernels.hyperparameters:Adjustable numerics.linalg:Definite numerics.low_rank:Directions
+        model.kernels.hyperparameters:Adjustable numerics.linalg:Definite
     """,
     "rows of the fit, and what is made of them on the way": """
         data.source:Block data.source:MemoryRows data.source:Start estimators.determined:Labelled
@@ -54,16 +54,10 @@ NEVER_HELD = {
         numerics.fused:_Unit numerics.quasi_newton:Metric numerics.quasi_newton:Passes numerics.quasi_newton:Start
         numerics.quasi_newton:_Point numerics.quasi_newton:_Search
         comparison.candidates:Candidate comparison.measures:Request comparison.progress:Progress
-        estimators.wide_learning:Way inference.curvature:Expanded inference.curvature:RowParts
-        inference.curvature:RowPasses inference.dual:At
-        inference.dual:DualFit inference.dual:DualProblem inference.dual:DualSurface inference.dual:RowTable
-        inference.dual:Weighed inference.preconditioner:BlockPreconditioner
-        inference.preconditioner:DiagonalPreconditioner
-        inference.preconditioner:Preconditioner inference.wide:WideMode
-        inference.wide_directions:Checks inference.wide_directions:Found inference.wide_directions:Held
-        inference.wide_directions:Known
-        inference.wide_prior:WidePrior inference.wide_scale:FoundScale numerics.conjugate_gradients:Solved
-        numerics.lanczos:Lanczos
+        estimators.wide_learning:Reduced inference.row_space:Spanned inference.wide:BestScale
+        inference.wide:DrawSource inference.wide:Expanded inference.wide:Parts inference.wide:Spectrum
+        inference.wide:WideFit inference.wide:WideHessian inference.wide:WideObjective
+        model.centred_prior:IndependentPrior numerics.iterative:Solved numerics.settings:ManyWeights
         estimators.gaussian_process_inducing:Induced inference.inducing:InducingPrecision
         inference.inducing:InducingPrior inference.inducing:Part inference.inducing:Pulled
         inference.inducing_evidence:InducingEvidence inference.inducing_evidence:InducingOneVsRest

@@ -13,10 +13,10 @@ import numpy as np
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_offsets, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.estimators.wide_learning import has_independent_slopes, refuse_wide, spanned
+from credibly.estimators.wide_learning import has_independent_slopes, refuse_wide, scaled_prior
 from credibly.inference.adf import Belief, adf
 from credibly.inference.contrasts import sum_to_zero
-from credibly.inference.evidence import Maximum, ScaledPriors, maximise_evidence
+from credibly.inference.evidence import LOG_BOUNDS, Maximum, ScaledPriors, maximise_evidence
 from credibly.inference.jeffreys import jeffreys
 from credibly.inference.laplace import laplace, sampled_start, stochastic_gradient
 from credibly.inference.objective import Objective, Raw
@@ -24,7 +24,7 @@ from credibly.inference.posterior import Gaussian, InferenceResult, WeightPoster
 from credibly.inference.prior_density import PriorDensity
 from credibly.inference.several_starts import best_laplace
 from credibly.inference.student import IndependentStudent
-from credibly.inference.wide import SEED, WideObjective, wide_laplace
+from credibly.inference.wide import WideObjective, best_scale, wide_laplace
 from credibly.model.centred_prior import CentredNormal, IndependentPrior
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT
@@ -233,33 +233,24 @@ def _by_conjugate_gradients(problem: Problem, choice: PriorChoice, search: Searc
 
 
 def _learn_wide(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
-    """Laplace by conjugate gradients; a scale that is to be learnt is that of a sample of the rows."""
+    """Laplace by conjugate gradients."""
     assert isinstance(problem.likelihood, Likelihood | Categorical)
-    scaled = _scaled_by_sample(problem, search) if isinstance(choice, str) else None
-    resolved = choice if scaled is None else scaled.resolved
+    shape, start, scale, at_bound = problem.shape, None, None, False
+
+    def prior_at(theta: float) -> IndependentPrior:
+        return IndependentPrior.of(scaled_prior(problem, problem.unit * float(np.exp(theta))), shape)
+
+    prior = IndependentPrior.of(choice, shape) if isinstance(choice, Normal) else prior_at(0.0)
+    objective = WideObjective(problem.likelihood, problem.raw, prior, intercept=shape.intercept)
+    resolved = choice
+    if not isinstance(choice, Normal):
+        theta, start = best_scale(objective, prior_at, LOG_BOUNDS, search.controls, problem.limits)
+        scale, at_bound = problem.unit * np.exp(np.array([theta])), theta in LOG_BOUNDS
+        objective, resolved = objective.with_prior(prior_at(theta)), scaled_prior(problem, float(scale[0]))
     assert isinstance(resolved, Normal)
-    prior = IndependentPrior.of(resolved, problem.shape)
-    objective = WideObjective(problem.likelihood, problem.raw, prior, intercept=problem.shape.intercept)
-    result, se = wide_laplace(objective, problem.frame, search.controls, problem.limits)
-    status = result.solution.status
-    if scaled is not None and status.good:
-        status = Status.SCALE_FROM_SAMPLE if scaled.status is Status.CONVERGED else scaled.status
-    scale = None if scaled is None else scaled.prior_scale
-    contrast = np.eye(problem.shape.n_outputs)
-    return Learnt(result, None, contrast, status, resolved, scale, log_evidence_se=se)
-
-
-def _scaled_by_sample(problem: Problem, search: Search) -> Learnt:
-    """The scale of highest evidence of a sample of the rows, in the space of these."""
-    limits, likelihood, K = problem.limits, problem.likelihood, problem.shape.n_outputs
-    size = min(limits.sample_rows, limits.largest_matrix // K - 3, limits.largest_basis // problem.shape.n_features)
-    n_classes = 2 * likelihood.two_labels if isinstance(likelihood, Likelihood) else likelihood.n_classes
-    rows = problem.raw.sample(np.random.default_rng(SEED), size, n_classes)
-    # A sample is weighted such that it stands for all rows; here it stands for itself.
-    rows = replace(rows, weight=np.asarray(rows.weight) * (rows.n_rows / problem.raw.n_rows))
-    part = problem._replace(raw=rows, rows=rows.through(problem.frame.design))
-    reduced = spanned(part, "empirical")
-    return reduced.lift(learn_scales(reduced.problem, "empirical", search))
+    result, se = wide_laplace(objective, problem.frame, search.controls, problem.limits, start)
+    status = Status.SCALE_AT_BOUND if at_bound and result.solution.status.good else result.solution.status
+    return Learnt(result, None, np.eye(shape.n_outputs), status, resolved, scale, log_evidence_se=se)
 
 
 def _without_prior(problem: Problem, search: Search) -> Learnt:

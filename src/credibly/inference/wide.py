@@ -3,8 +3,9 @@
 Notation
 --------
 ====  ======================================================================================  ===========
-x     weights whitened by their prior, w = m + s∘x, the score at a point b + pᵀw = … + t x_b   (K, D)
-z̃     a row as it multiplies x: (s∘(x_row - p), t)                                            (D,)
+x     weights whitened by their prior, w = m + T(s∘x), the score at a point b + pᵀw likewise   (K, D)
+T     turns classes such that the first is their mean, of which the rows say nothing          (K, K)
+z̃     a row as it multiplies x: (s∘(x_row - p), t), t the intercept's scale                   (D,)
 f     scores of the rows                                                                      (n, K)
 W     curvature of the likelihood in the scores of a row: a number, or diag(π) - ππᵀ          (n, …)
 H     Σ_n W ⊗ z̃z̃ᵀ, so that I + H is the precision of x; never formed                          (M, M)
@@ -15,6 +16,7 @@ Rows are never whitened, centred or scaled: the vectors that they are multiplied
 """
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from itertools import accumulate, pairwise
@@ -27,6 +29,7 @@ from scipy.sparse import csr_array
 from credibly.data.source import Block, MemoryRows, Rows
 from credibly.data.threads import default_threads, in_order, single_threaded_blas
 from credibly.errors import InputError
+from credibly.inference.contrasts import sum_to_zero
 from credibly.inference.frame import Frame
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Gaussian, InferenceResult, Scores
@@ -35,14 +38,16 @@ from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.iterative import Solved, conjugate_gradients, log_quadratic
 from credibly.numerics.linalg import DesignMatrix
-from credibly.numerics.newton import Local, newton
+from credibly.numerics.newton import Local, Solution, newton
 from credibly.numerics.settings import ManyWeights
 
 LOOSE, TIGHT = 0.1, 1e-4  # relative errors of what a Newton step promises; its quadratic is seldom better, or worse
 FAR = 1e-3  # of the objective: squared decrements above that gain nothing from an exact step
 MOST_PRODUCTS = 500  # with the precision, for one solution
-SOLVED = 1e-3  # relative error of variances, and of what probes say: far below their Monte Carlo error
-SOLVED_NUMBERS = 2_500_000  # of right-hand sides that are solved together: five arrays of twenty megabytes
+SOLVED = 1e-3  # relative error of what probes say of traces: far below their Monte Carlo error
+SOLVED_DRAW = 1e-2  # squared length, in posterior standard deviations, of what is left of a draw in all directions
+AT_ONCE = 16  # vectors in a product with the rows: a sparse one takes less than half the time for each, more take more
+LOG_SCALE_STEPS = (1.0, 0.3)  # in which a scale is looked for: what a parabola errs by falls with their third power
 SEED = 0  # of probes and draws: the same data give the same posterior
 
 Result = TypeVar("Result")
@@ -92,106 +97,106 @@ class WideObjective:
     ) -> None:
         self.likelihood, self.parts, self.prior, self.intercept = likelihood, Parts(rows), prior, intercept
         self.shape = prior.mean.shape  # (K, D)
-
-    # Functions of vectors (q, D): a row of them has the score X·slopes + intercept.
+        K = self.shape[0]
+        self.turn = np.column_stack([np.full(K, K**-0.5), sum_to_zero(K)]) if K > 1 else np.eye(1)
 
     def to_data(self, x: Array) -> Array:
-        """Vectors in data units, less the prior's mean."""
-        d = len(self.prior.scale)
-        slopes = x[:, :d] * self.prior.scale
+        """Deviations from the prior's mean in data units, (m, K, D), for vectors x (m, M)."""
+        x, d = self.turn @ x.reshape(-1, *self.shape), len(self.prior.scale)
+        slopes = x[..., :d] * self.prior.scale
         if not self.intercept:
-            return slopes
-        return np.column_stack([slopes, self.prior.intercept_scale * x[:, d] - slopes @ self.prior.point])
+            return np.asarray(slopes)
+        b = self.prior.intercept_scale * x[..., d] - slopes @ self.prior.point
+        return np.concatenate([slopes, b[..., None]], axis=-1)
 
-    def _whitened(self, sums: Array) -> Array:
-        """What all rows were multiplied with, (q, d + 1), as if they had been z̃: the transpose of `to_data`."""
-        by_column, total = sums[:, :-1], sums[:, -1:]
-        if not self.intercept:
-            return np.asarray(by_column * self.prior.scale)
-        slopes = (by_column - total * self.prior.point) * self.prior.scale
-        return np.column_stack([slopes, self.prior.intercept_scale * total])
+    @property
+    def log_volume(self) -> float:
+        """log |det dx/dw| of all weights."""
+        own = np.log(self.prior.scale).sum() + (np.log(self.prior.intercept_scale) if self.intercept else 0.0)
+        return float(-self.shape[0] * own)
+
+    def weights(self, x: Array) -> Array:
+        """Weights in data units, (K, D), at x (M,)."""
+        return np.asarray(self.prior.mean + self.to_data(x[None])[0])
+
+    def coordinates(self, w: Array) -> Array:
+        """x (M,) of weights in data units, (K, D)."""
+        white = self.prior.whiten(w - self.prior.mean)
+        return np.asarray(self.turn.T @ white).reshape(-1)
+
+    def with_prior(self, prior: IndependentPrior) -> "WideObjective":
+        """The same rows under another prior."""
+        other = copy(self)
+        other.prior = prior
+        return other
 
     def _scores(self, part: Block, w: Array) -> Array:
-        """(b, q)."""
+        """Scores of a block of rows at weights (q, D) in data units, (b, q); without offsets."""
         d = len(self.prior.scale)
         f = _product(part.X, w[:, :d].T)
         return f + w[:, d] if self.intercept else f
 
     def _sum(self, work: Callable[[Block, slice], Array]) -> Array:
-        """Σ_n g_n ⊗ z̃_n for what `work` gives every row, (b, q): (q, D)."""
+        """Σ_n g_n ⊗ z̃_n, (m, M), for what `work` says of every row: g (b, m·K)."""
 
         def block(part: Block, cut: slice) -> Array:
             g = work(part, cut)
             return np.column_stack([_product(part.X.T, g).T, g.sum(axis=0)])
 
-        return self._whitened(reduce(add, self.parts.map(block)))
-
-    # Functions of weights and scores
-
-    def weights(self, x: Array) -> Array:
-        """Weights in data units, (K, D), at x (M,)."""
-        return self.prior.mean + self.to_data(x.reshape(self.shape))
-
-    def scores(self, x: Array) -> Array:
-        """Scores at x (M,), (n, K); without offsets."""
-        return np.concatenate(self.parts.map(lambda part, cut: self._scores(part, self.weights(x))))
+        sums = reduce(add, self.parts.map(block))
+        slopes, total = sums[:, :-1], sums[:, -1:]  # the transpose of `to_data`:
+        if self.intercept:
+            slopes = slopes - total * self.prior.point
+        z = slopes * self.prior.scale
+        z = np.hstack([z, self.prior.intercept_scale * total]) if self.intercept else z
+        return np.asarray(self.turn.T @ z.reshape(-1, *self.shape)).reshape(-1, self.prior.mean.size)
 
     def expand(self, goal: float, x: Array) -> Local:
-        """Value and gradient at x (M,), and the Hessian as an operator that knows which accuracy is worth while."""
-        f = self.scores(x)
-        found = self.parts.map(lambda part, cut: _expanded(self.likelihood, part, f[cut]))
+        """Value and gradient at x (M,), and the Hessian as an operator that solves as exactly as is worth while."""
+        w = self.weights(x)
+        found = self.parts.map(lambda part, cut: _expanded(self.likelihood, part, self._scores(part, w)))
         log_probs, *arrays = zip(*found, strict=True)
         at = Expanded(sum(log_probs), *(np.concatenate(array) for array in arrays))
         value = float(0.5 * (x @ x) - at.log_prob)
-        grad = x - self._sum(lambda part, cut: at.grad[cut]).reshape(-1)
-        hessian = WideHessian(self, at, self._diagonal(at), value, goal)
-        return Local(value, grad, hessian)  # type: ignore[arg-type]  # solves as a matrix does
+        grad = x - self._sum(lambda part, cut: at.grad[cut])[0]
+        return Local(value, grad, WideHessian(self, at, self._diagonal(at), value, goal))  # type: ignore[arg-type]
 
     def product(self, at: Expanded, x: Array) -> Array:
         """(I + H) x for vectors (m, M), in one pass."""
-        K = self.shape[0]
-        w = self.to_data(x.reshape(len(x) * K, -1))
+        m, K = len(x), self.shape[0]
+        w = self.to_data(x).reshape(m * K, -1)
 
         def curved(part: Block, cut: slice) -> Array:
-            f = self._scores(part, w)
-            return self._curved(at, cut, f.reshape(len(f), -1, K)).reshape(f.shape)
+            f, c = self._scores(part, w).reshape(-1, m, K), at.curvature[cut][:, None]
+            if isinstance(self.likelihood, Categorical):
+                f = at.weight[cut][:, None, None] * (f - (c * f).sum(axis=-1, keepdims=True))
+            return np.asarray(c * f).reshape(-1, m * K)
 
-        return np.asarray(x + self._sum(curved).reshape(x.shape))
-
-    def _curved(self, at: Expanded, cut: slice, f: Array) -> Array:
-        """W f for scores (b, m, K)."""
-        c = at.curvature[cut][:, None]
-        if not isinstance(self.likelihood, Categorical):
-            return np.asarray(c * f)
-        return np.asarray(at.weight[cut][:, None, None] * c * (f - (c * f).sum(axis=-1, keepdims=True)))
+        return np.asarray(x + self._sum(curved))
 
     def _diagonal(self, at: Expanded) -> Array:
         """P, (M,)."""
-        c, t = at.curvature, self.prior.intercept_scale
-        if isinstance(self.likelihood, Categorical):
-            c = at.weight[:, None] * c * (1 - c)
-        squares = reduce(add, self.parts.map(lambda part, cut: _second_moments(part.X, c[cut], self._point)))
-        slopes = squares.T * self.prior.scale**2
-        H = np.column_stack([slopes, t**2 * c.sum(axis=0)]) if self.intercept else slopes
+        c = at.curvature
+        if isinstance(self.likelihood, Categorical):  # variances of the turned classes under the probabilities
+            away = self.turn - (c @ self.turn)[:, None]
+            c = at.weight[:, None] * np.einsum("nk,nkj->nj", c, away**2)
+        point = self.prior.point if self.intercept else np.zeros_like(self.prior.point)
+        squares = reduce(add, self.parts.map(lambda part, cut: _second_moments(part.X, c[cut], point)))
+        H = squares.T * self.prior.scale**2
+        if self.intercept:
+            H = np.column_stack([H, self.prior.intercept_scale**2 * c.sum(axis=0)])
         return np.asarray(1 + H).reshape(-1)
 
-    @property
-    def _point(self) -> Array:
-        return self.prior.point if self.intercept else np.zeros_like(self.prior.point)
-
     def noise(self, rng: np.random.Generator, at: Expanded, size: int) -> Array:
-        """Draws of a vector whose covariance is the precision I + H: e₁ + Z̃ᵀW^(1/2) e₂, (size, M)."""
-        K, own = self.shape[0], rng.standard_normal((size, self.shape[0] * self.shape[1]))
-        e = rng.standard_normal((len(at.weight), size, K))
-        c = at.curvature[:, None]
+        """Draws of a vector whose covariance is the precision: e₁ + Z̃ᵀW^(1/2) e₂, (size, M)."""
+        own = rng.standard_normal((size, self.prior.mean.size))
+        e, c = rng.standard_normal((len(at.weight), size, self.shape[0])), at.curvature[:, None]
+        e *= np.sqrt(c)
         if isinstance(self.likelihood, Categorical):  # a root of diag(π) - ππᵀ is (I - π1ᵀ) diag(√π)
-            e *= np.sqrt(c)
             e -= c * e.sum(axis=-1, keepdims=True)
             e *= np.sqrt(at.weight)[:, None, None]
-        else:
-            e *= np.sqrt(c)
         flat = e.reshape(len(e), -1)
-        return np.asarray(own + self._sum(lambda part, cut: flat[cut]).reshape(own.shape))
+        return np.asarray(own + self._sum(lambda part, cut: flat[cut]))
 
 
 def _product(X: DesignMatrix, V: Array) -> Array:
@@ -258,7 +263,11 @@ class WideFit(NamedTuple):
 
 
 def wide_laplace(
-    objective: WideObjective, frame: Frame, controls: Controls = Controls(), limits: ManyWeights = ManyWeights()
+    objective: WideObjective,
+    frame: Frame,
+    controls: Controls = Controls(),
+    limits: ManyWeights = ManyWeights(),
+    start: Array | None = None,
 ) -> WideFit:
     r"""Approximate the posterior by the Gaussian at its mode, without a matrix of all pairs of weights.
 
@@ -274,27 +283,37 @@ def wide_laplace(
         Of the posterior that is returned.
     controls : Controls
     limits : ManyWeights
+    start : (K, D) array, optional
+        Weights in data units from which the search starts.
 
     References
     ----------
     Nash & Sofer 1990 (truncated Newton); Ubaru, Chen & Saad 2017 (the determinant); Papandreou & Yuille 2010 (draws).
     """
-    goal = max(controls.tol, limits.mode_tol)
-    expand, start = partial(objective.expand, goal), np.zeros(objective.prior.mean.size)
-    solution = newton(expand, start, tol=goal, max_steps=controls.max_steps, report=controls.report)
-    hessian: Any = solution.local.hessian
-    assert isinstance(hessian, WideHessian)
+    solution, hessian = _mode(objective, start, controls, limits)
     found = _spectrum(hessian, limits.probes)
     mean = frame.to_frame(objective.weights(solution.x)).reshape(-1)
+    logdet = found.logdet + 2 * objective.log_volume - 2 * objective.shape[0] * frame.log_volume
     source = DrawSource(hessian, frame, limits.draws)
-    posterior = WideGaussian(mean, Unformed(len(mean), found.logdet), found.effective_parameters, source)
     result = InferenceResult(
-        posterior=posterior,
+        posterior=WideGaussian(mean, Unformed(len(mean), logdet), found.effective_parameters, source),
         log_evidence=-solution.local.value - 0.5 * found.logdet,
         log_likelihood=hessian.at.log_prob,
         solution=solution._replace(x=mean),
     )
     return WideFit(result, 0.5 * found.logdet_se)
+
+
+def _mode(
+    objective: WideObjective, start: Array | None, controls: Controls, limits: ManyWeights
+) -> tuple[Solution, WideHessian]:
+    goal = max(controls.tol, limits.mode_tol)
+    x = np.zeros(objective.prior.mean.size) if start is None else objective.coordinates(start)
+    expand = partial(objective.expand, goal)
+    solution = newton(expand, x, tol=goal, max_steps=controls.max_steps, report=controls.report)
+    hessian: Any = solution.local.hessian
+    assert isinstance(hessian, WideHessian)
+    return solution, hessian
 
 
 class Spectrum(NamedTuple):
@@ -316,6 +335,55 @@ def _spectrum(hessian: WideHessian, probes: int) -> Spectrum:
     return Spectrum(logdet, float(logs.std(ddof=1) / np.sqrt(probes)), len(P) - trace)
 
 
+# --- the prior's scale ----------------------------------------------------------------------------------------
+
+
+class BestScale(NamedTuple):
+    """The scale of highest evidence, and the mode near it."""
+
+    theta: float  # its logarithm
+    weights: Array  # (K, D), in data units
+
+
+def best_scale(
+    objective: WideObjective,
+    prior_at: Callable[[float], IndependentPrior],
+    bounds: tuple[float, float],
+    controls: Controls = Controls(),
+    limits: ManyWeights = ManyWeights(),
+) -> BestScale:
+    """The log scale at which the evidence is highest: uphill in long steps, then in short ones, and by parabolas.
+
+    The same probes serve at every scale, so that their errors are nearly the same and cancel: what is compared is far
+    better known than any evidence. A sample of the rows would not do: the fewer rows there are for each weight, the
+    smaller is the scale that Laplace's evidence prefers (a third, with a tenth of the rows).
+    """
+    weights, seen = np.zeros_like(objective.prior.mean), dict[float, float]()
+
+    def evidence(theta: float) -> float:
+        nonlocal weights
+        if theta not in seen:
+            here = objective.with_prior(prior_at(theta))
+            solution, hessian = _mode(here, weights, controls, limits)
+            weights = here.weights(solution.x)
+            seen[theta] = -solution.local.value - 0.5 * _spectrum(hessian, limits.probes).logdet
+        return seen[theta]
+
+    def beside(theta: float, step: float) -> list[float]:
+        return [float(np.clip(theta + shift, *bounds)) for shift in (-step, 0.0, step)]
+
+    theta = -0.5 * float(np.log(objective.shape[1]))  # scores of standardised columns then vary by about one
+    for step in LOG_SCALE_STEPS:
+        while (best := max(beside(theta, step), key=evidence)) != theta:
+            theta = best
+        if theta in bounds:
+            break
+        three = beside(theta, step)
+        a, b, _ = np.polyfit(three, [evidence(it) for it in three], 2)
+        theta = float(-b / (2 * a))
+    return BestScale(theta, weights)
+
+
 # --- the posterior --------------------------------------------------------------------------------------------
 
 
@@ -329,14 +397,12 @@ class DrawSource(NamedTuple):
     def deviations(self) -> Array:
         """Draws in the frame less their mean, (M, S): noise with the precision's own covariance, solved for."""
         objective, rng = self.hessian.objective, np.random.default_rng(SEED)
-        K, D = objective.shape
-        out = np.empty((K * D, self.draws))
-        at_once = max(1, SOLVED_NUMBERS // max(K * D, self.hessian.at.grad.size))
+        size, at_once = objective.prior.mean.size, max(1, AT_ONCE // objective.shape[0])
+        out = np.empty((size, self.draws))
         for start in range(0, self.draws, at_once):
             noise = objective.noise(rng, self.hessian.at, min(at_once, self.draws - start))
-            x = self.hessian.solved(noise, SOLVED).x
-            w = objective.to_data(x.reshape(-1, D)).reshape(len(x), K, D)
-            out[:, start : start + len(x)] = self.frame.to_frame(w).reshape(len(x), -1).T
+            w = objective.to_data(self.hessian.solved(noise, SOLVED_DRAW / size).x)  # of draws bᵀA⁻¹b is about M
+            out[:, start : start + len(w)] = self.frame.to_frame(w).reshape(len(w), -1).T
         return out
 
 

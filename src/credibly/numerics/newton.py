@@ -54,10 +54,6 @@ class Status(Enum):
     SCALE_AT_BOUND = (
         "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
     )
-    SCALE_FROM_SAMPLE = (
-        "Converged; with so many rows and weights the prior's scale was learnt from a sample of the rows. Give one, "
-        "e.g. Normal(scale=1.0), if you know it better."
-    )
     DISPERSION_AT_BOUND = (
         "The search for the dispersion ran to its bound: the targets vary far less, or far more, than the family says. "
         "Use another family (a Poisson for a negative binomial without extra variance), or give dispersion=."

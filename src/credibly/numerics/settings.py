@@ -21,9 +21,6 @@ class ManyWeights:
         an eighth of the time.
     largest_basis : int
         Numbers in a basis of the row space, 1.6 GB: rows times columns that occur in them.
-    sample_rows : int
-        Rows on which the scale of a prior is learnt where there are too many for that: its evidence is then exact and
-        takes seconds.
     mode_tol : float
         Squared Newton decrement at which conjugate-gradient steps end, if that is more than `tol`: the mode to three
         thousandths of a posterior standard deviation. Each digit more takes as long as all before it.
@@ -38,7 +35,6 @@ class ManyWeights:
     narrow: int = 1_000
     few_rows: float = 0.5
     largest_basis: int = 200_000_000
-    sample_rows: int = 1_000
     mode_tol: float = 1e-5
     probes: int = 12
     draws: int = 400
