@@ -23,7 +23,6 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import RESULTS, logistic_table, seconds
 from credibly import BayesianLogisticRegression, Normal
-from credibly.numerics import fused
 
 PRIOR = Normal(scale=2.5)
 ENOUGH = 3.0  # seconds for one way of one table, after which there is no second run
@@ -146,8 +145,6 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1, help="of BLAS, and of passes over rows")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")  # k-hat and rung tell what the warnings do
-    if fused.available():
-        fused.load("logit")
     start, rows = time.perf_counter(), []
     print("x: Newton fits with the same prior; fastest runs.\n" + HEADER)
     with threadpool_limits(arguments.threads, "blas"):

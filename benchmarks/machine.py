@@ -10,7 +10,6 @@ PACKAGES = (
     "credibly",
     "numpy",
     "scipy",
-    "numba",
     "scikit-learn",
     "statsmodels",
     "glum",

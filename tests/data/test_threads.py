@@ -1,9 +1,8 @@
 """Threads, BLAS and processes: what is borrowed is given back, and nothing waits for ever."""
 
 import multiprocessing
-import os
-import signal
 import threading
+import time
 from contextlib import ExitStack, suppress
 
 import numpy as np
@@ -12,29 +11,31 @@ from numpy.testing import assert_allclose, assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from credibly import BayesianLogisticRegression, Normal
-from credibly.data import threads
 from credibly.data.threads import (
     WAITING_PER_THREAD,
-    Helpers,
-    _Pool,
-    blas_counts,
+    _blas_libraries,
+    _set_threads,
     default_threads,
     in_order,
-    set_blas_counts,
+    merged,
     single_threaded_blas,
 )
-from helpers import ended
 
 HERE = 3  # threads of BLAS while these tests run, on any machine: one cannot be told from one
 
 
 @pytest.fixture(autouse=True)
 def several():
-    before = blas_counts()
-    set_blas_counts(dict.fromkeys(before, HERE))
+    before = blas_threads()
+    set_blas(HERE)
     yield
-    assert set(blas_counts().values()) == {HERE}
-    set_blas_counts(before)
+    assert set(blas_threads()) == {HERE}
+    set_blas(before[0])
+
+
+def set_blas(threads: int) -> None:
+    for library in _blas_libraries():
+        _set_threads(library, threads)
 
 
 def blas_threads():
@@ -106,9 +107,9 @@ def test_an_error_inside_gives_blas_back_but_not_before_the_others_have_left():
 
 def test_what_somebody_else_has_set_meanwhile_stays():
     with single_threaded_blas():
-        set_blas_counts(dict.fromkeys(blas_counts(), 2))
+        set_blas(2)
     assert set(blas_threads()) == {2}
-    set_blas_counts(dict.fromkeys(blas_counts(), HERE))
+    set_blas(HERE)
 
 
 def test_overlapping_holders_on_two_threads_give_blas_back():
@@ -186,20 +187,55 @@ def test_work_that_hands_out_work_itself_does_not_wait_for_ever():
     assert list(in_order(inner, range(20), 2)) == [190 * i for i in range(20)]
 
 
-def test_a_helper_that_is_told_to_exit_tells_the_caller():
-    caller = threading.get_ident()
-    helped = threading.Event()
+# --- merging --------------------------------------------------------------------------------------
 
-    def leave(i):
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_results_are_merged_in_order_whoever_is_late(threads):
+    def work(i):
+        time.sleep(0.002 if i % 3 == 0 else 0.0)
+        return [i]
+
+    assert merged(work, range(40), lambda a, b: a + b, threads) == list(range(40))
+
+
+def test_the_caller_computes_while_a_thread_is_held_up():
+    caller, go = threading.get_ident(), threading.Event()
+
+    def work(i):
         if threading.get_ident() != caller:
-            helped.set()
-            raise SystemExit(i)
-        assert helped.wait(30)
+            assert go.wait(30)
+        elif i >= 8:
+            go.set()
         return i
 
-    with pytest.raises(SystemExit):
-        list(in_order(leave, range(10), 2))
-    assert list(in_order(lambda i: i, range(10), 2)) == list(range(10))
+    assert merged(work, range(10), lambda a, b: a + b, 2) == 45
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_of_several_errors_that_of_the_first_item_is_raised(threads):
+    def fail(i):
+        if i >= 3:
+            raise ValueError(f"item {i}")
+        time.sleep(0.01)
+        return i
+
+    with pytest.raises(ValueError, match="item 3"):
+        merged(fail, range(100), lambda a, b: a + b, threads)
+    assert merged(lambda i: i, range(10), lambda a, b: a + b, threads) == 45
+
+
+def test_merging_within_merging_does_not_wait_for_ever():
+    inner = lambda i: merged(lambda j: i * j, range(20), lambda a, b: a + b, 2)  # noqa: E731
+    assert merged(inner, range(20), lambda a, b: a + b, 2) == 190 * 190
+
+
+def test_settings_of_floating_point_errors_hold_on_every_thread():
+    with np.errstate(divide="ignore"):
+        assert merged(lambda i: np.float64(i) / 0.0, range(1, 9), lambda a, b: a + b, 3) == np.inf
+
+
+# --- processes ------------------------------------------------------------------------------------
 
 
 def large():
@@ -220,7 +256,7 @@ def test_a_child_process_can_fit_after_its_parent_has_used_threads(start):
     queue = context.Queue()
     child = context.Process(target=coefficients, args=(queue,))
     child.start()
-    there = queue.get(timeout=300)  # on a new installation it may be the child that compiles, beside other work
+    there = queue.get(timeout=60)
     child.join(60)
     assert child.exitcode == 0
     assert_allclose(there, here, rtol=1e-10)
@@ -257,7 +293,7 @@ def hold():
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_child_forked_inside_has_one_thread_until_it_leaves():
+def test_a_child_forked_inside_restores_blas_when_it_leaves():
     """Though others were inside, whose threads do not live there."""
     context = multiprocessing.get_context("fork")
     queue, inside, go = context.Queue(), threading.Event(), threading.Event()
@@ -274,7 +310,7 @@ def test_a_child_forked_inside_has_one_thread_until_it_leaves():
     next(holder)
     child = context.Process(target=leave, args=(queue, holder))
     child.start()
-    assert queue.get(timeout=30) == (1, {HERE})
+    assert queue.get(timeout=30) == (HERE, {HERE})
     child.join(30)
     assert child.exitcode == 0
     assert set(blas_threads()) == {1} and default_threads() == HERE  # here nobody has left
@@ -299,268 +335,3 @@ def test_a_child_forked_while_another_thread_holds_the_lock_does_not_wait_for_it
     assert queue.get(timeout=30)
     child.join(30)
     assert child.exitcode == 0
-
-
-def test_the_caller_computes_while_a_thread_is_held_up():
-    """A thread that cannot run keeps only the item it holds; results still come in order."""
-    by_caller, enough = [], threading.Event()
-
-    def work(item: int) -> int:
-        if threading.current_thread() is not threading.main_thread():
-            assert enough.wait(timeout=60)
-        else:
-            by_caller.append(item)
-            if len(by_caller) == 5:
-                enough.set()
-        return item**2
-
-    assert list(in_order(work, range(7), 2)) == [item**2 for item in range(7)]
-    assert len(by_caller) >= 5
-
-
-def test_an_error_of_a_later_item_waits_for_its_turn():
-    def work(item: int) -> int:
-        if item == 3:
-            raise ZeroDivisionError
-        return item
-
-    results = in_order(work, range(6), 2)
-    assert [next(results) for _ in range(3)] == [0, 1, 2]
-    with pytest.raises(ZeroDivisionError):
-        next(results)
-
-
-class Counted:
-    """Parts that are counted, and who did them; whoever attends goes at the end of a pass."""
-
-    def __init__(self, count: int) -> None:
-        self.count, self.begun, self.done, self.gone, self.lock = count, 0, [], 0, threading.Lock()
-
-    def begin(self) -> None:
-        self.begun, self.done = 0, []
-
-    def some(self) -> bool:
-        with self.lock:
-            mine, self.begun = self.begun, self.begun + 1
-        if mine < self.count:
-            self.part(mine)
-            self.done.append(mine)
-        return mine < self.count
-
-    def attend(self) -> None:
-        while self.some():
-            pass
-        with self.lock:
-            self.gone += 1
-
-    def part(self, number: int) -> None:
-        pass
-
-    def ended(self) -> bool:
-        return len(self.done) == self.count
-
-    def stop(self) -> None:
-        self.begun = self.count
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("count", [1, 3, 100])
-def test_every_part_is_done_once_by_whoever_is_there(count, threads):
-    work = Counted(count)
-    helpers = Helpers(work, threads)
-    for _ in range(3):
-        work.begin()
-        helpers.finish()
-        assert sorted(work.done) == list(range(count))
-
-
-def test_helpers_are_called_again_only_when_they_have_gone():
-    """Those who stay for the next pass are counted on."""
-    came = []
-
-    class Staying(Counted):
-        def attend(self) -> None:
-            came.append(threading.get_ident())
-
-    work = Staying(4)
-    helpers = Helpers(work, 3)
-    for expected, gone in ((2, 0), (2, 1), (3, 1), (3, 3), (5, 3)):
-        work.begin()
-        helpers.finish()
-        for _ in range(1000):
-            if len(came) == expected:
-                break
-            threading.Event().wait(0.01)
-        assert len(came) == expected
-        work.gone = gone
-
-
-def test_a_helper_that_is_late_is_waited_for():
-    late, main = threading.Event(), threading.get_ident()
-
-    class Late(Counted):
-        def part(self, number: int) -> None:
-            if threading.get_ident() == main:
-                assert late.wait(60)  # a helper has begun
-            else:
-                late.set()
-                threading.Event().wait(0.05)  # and takes longer than anybody asks
-
-    work = Late(2)
-    Helpers(work, 2).finish()
-    assert sorted(work.done) == [0, 1]
-
-
-def test_the_error_of_a_helper_is_raised():
-    begun, main = threading.Event(), threading.get_ident()
-
-    class Failing(Counted):
-        def part(self, number: int) -> None:
-            if threading.get_ident() == main:
-                assert begun.wait(60)
-            else:
-                begun.set()
-                raise MemoryError("no room for a part")
-
-    with pytest.raises(MemoryError, match="no room"):
-        Helpers(Failing(2), 2).finish()
-
-
-def test_nothing_more_is_begun_after_an_interruption():
-    class Stopped(Counted):
-        def part(self, number: int) -> None:
-            raise KeyboardInterrupt
-
-    work = Stopped(1000)
-    with pytest.raises(KeyboardInterrupt):
-        Helpers(work, 1).finish()
-    assert work.begun == 1000 and not work.done
-
-
-# --- Processors -----------------------------------------------------------------------------------
-
-on_linux = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processors cannot be chosen here")
-
-
-@pytest.fixture
-def one_helper():
-    """A pool of its own, with one thread that has begun, and its number."""
-    pool = _Pool(1)
-    done_by(pool)
-    (number,) = pool._numbers
-    return pool, number
-
-
-def done_by(pool: _Pool) -> None:
-    """Some work, which is waited for."""
-    done = threading.Event()
-    pool.submit(done.set)
-    assert done.wait(60)
-
-
-@on_linux
-@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one processor")
-def test_a_helper_is_kept_off_the_processor_of_whoever_wakes_it(one_helper, monkeypatch):
-    (pool, number), allowed = one_helper, os.sched_getaffinity(0)
-    for here in sorted(allowed)[:2]:
-        monkeypatch.setattr(threads, "_processor_here", lambda here=here: here)
-        done_by(pool)
-        assert os.sched_getaffinity(number) == allowed - {here}
-        assert os.sched_getaffinity(0) == allowed  # the caller goes where it likes
-
-
-@on_linux
-def test_a_thread_knows_its_processor():
-    allowed, found = os.sched_getaffinity(0), []
-
-    def look() -> None:
-        for processor in allowed:
-            os.sched_setaffinity(0, {processor})  # of this thread
-            found.append(threads._processor_here())
-
-    in_threads(lambda i: look(), 1)
-    assert found == list(allowed)
-
-
-@on_linux
-def test_where_there_is_one_processor_everybody_uses_it(one_helper, monkeypatch):
-    pool, number = one_helper
-    before = os.sched_getaffinity(number)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda who: {0})
-    monkeypatch.setattr(threads, "_processor_here", lambda: 0)
-    done_by(pool)
-    monkeypatch.undo()
-    assert os.sched_getaffinity(number) == before
-
-
-@on_linux
-def test_where_processors_may_not_be_chosen_work_is_done_all_the_same(one_helper, monkeypatch):
-    def forbidden(who: int, processors: set[int]) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "sched_setaffinity", forbidden)
-    monkeypatch.setattr(threads, "_processor_here", lambda: -1)
-    done_by(one_helper[0])
-
-
-def test_where_nobody_can_tell_the_processor_work_is_done_all_the_same(one_helper, monkeypatch, tmp_path):
-    for odd in (None, b"", b"1 (python) R 1", b"1 (python) " + 40 * b"x "):
-        path = tmp_path / "stat"
-        if odd is not None:
-            path.write_bytes(odd)
-        monkeypatch.setattr(threads, "THREAD", path)
-        assert threads._processor_here() is None
-    done_by(one_helper[0])
-
-
-def test_a_pool_has_so_many_threads_however_many_ask_at_once():
-    pool, asked = _Pool(3), threading.Barrier(8)
-
-    def ask(i: int) -> None:
-        asked.wait(30)
-        for _ in range(20):
-            done_by(pool)
-
-    in_threads(ask, 8)
-    assert len(set(pool._numbers)) == len(pool._numbers) == 3
-
-
-# --- Ctrl-C ---------------------------------------------------------------------------------------
-
-INTERRUPTED = """
-from credibly.data import threads
-from helpers import interrupted
-
-class Work:
-    count, gone = 40, 0
-    def __init__(self): self.begun, self.done = 0, []
-    def some(self):
-        mine, self.begun = self.begun, self.begun + 1
-        if mine < self.count:
-            self.done.append(mine)
-        return mine < self.count
-    def attend(self):
-        while self.some():
-            pass
-        self.gone += 1
-    def ended(self): return len(self.done) >= self.count
-    def stop(self): self.begun = self.count
-
-def passes():
-    threads.Helpers(Work(), 2).finish()
-    list(threads.in_order(lambda i: i, range(8), 2))
-
-hit = interrupted(passes, 4000, 3e-4)
-import threading
-alive = threading.Event()
-threads._pool(1).submit(alive.set)
-assert alive.wait(60), "the thread of the pool is gone"
-assert hit > 1000, hit
-print("well")
-"""
-
-
-@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timers here")
-def test_interruptions_at_any_moment_leave_the_pool_alive_and_the_process_able_to_end():
-    """A lock of a Future that was left held kept one in some hundred processes from ending."""
-    ended(INTERRUPTED)

@@ -361,7 +361,7 @@ def interruptible():
 def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypatch):
     """A real signal, sent once both the caller and another thread walk over the rows."""
     model = fitted(prior=Normal(), n_jobs=2)
-    before, plain = state(model), objective.EXPANSION.generic
+    before, plain = state(model), objective.expanded_block
     walkers, another, sent = set(), threading.Event(), threading.Lock()
     rng = np.random.default_rng(0)
     many, labels = pd.DataFrame(rng.normal(size=(400_000, 3)), columns=NAMES), rng.integers(2, size=400_000)
@@ -374,8 +374,7 @@ def test_ctrl_c_while_blocks_run_on_threads_leaves_the_model_as_it_was(monkeypat
             signal.raise_signal(signal.SIGINT)
         return plain(*arguments, **options)
 
-    monkeypatch.setattr(objective, "EXPANSION", objective.EXPANSION._replace(generic=block))
-    monkeypatch.setattr(objective, "compiled_pays", lambda *sizes, **options: False)
+    monkeypatch.setattr(objective, "expanded_block", block)
     with pytest.raises(KeyboardInterrupt):
         model.fit(many, labels)
     assert walkers - {threading.main_thread()}

@@ -16,7 +16,7 @@ from credibly.inference.contrasts import (
 )
 from credibly.inference.posterior import Gaussian
 from credibly.inference.student import IndependentStudent
-from credibly.numerics.linalg import PSD, Roots, softmax_information, weighted_gram
+from credibly.numerics.linalg import PSD, Roots, weighted_gram
 
 K, D, N = 3, 3, 2000
 EPS = np.finfo(float).eps
@@ -37,6 +37,17 @@ def axes_of(unit: float, mean: float) -> np.ndarray:
     one = np.diag([1.0, 1.0 / unit, 1.0])
     one[1, 2] = -mean
     return np.kron(np.eye(K), one)
+
+
+def softmax_information(pairs: list[np.ndarray], K: int, D: int) -> np.ndarray:
+    """The information of K weight vectors from the Gram matrix of every two classes j > k."""
+    total = np.zeros((K, D, K, D))
+    classes = [(j, k) for j in range(K) for k in range(j)]
+    for (j, k), gram in zip(classes, pairs, strict=True):
+        total[j, :, k] = total[k, :, j] = -gram
+        total[j, :, j] += gram
+        total[k, :, k] += gram
+    return total.reshape(K * D, K * D)
 
 
 def exact_covariance(pairs: list[np.ndarray], axes: np.ndarray, bend: np.ndarray) -> tuple[np.ndarray, float]:

@@ -622,7 +622,7 @@ def test_a_users_own_error_comes_through():
 @pytest.mark.parametrize("power", [2.5, 3.0])
 def test_a_mode_without_curvature_is_flat_even_where_a_step_finds_some(power):
     """The second derivative of |z|^p, p > 2, is zero at the mode; by differences it is that of the step."""
-    with pytest.raises(NoModeError, match="flat"):
+    with pytest.raises(NoModeError, match=r"flat|kink"):
         laplace_approximation(lambda z: -(abs(float(z[0])) ** power), 0.7)
 
 

@@ -53,15 +53,15 @@ def problem(kind: str, likelihood=None, n=100_000, d=10, silent=5) -> tuple[Obje
 @pytest.mark.parametrize(
     ("kind", "likelihood", "most"),
     [
-        ("empirical", BernoulliLogit(), 12),  # 32 by the exact search
-        ("ard", BernoulliLogit(), 14),  # 167
-        ("empirical", BernoulliProbit(), 12),
-        ("empirical", Categorical(3), 12),
-        ("ard", Categorical(3), 14),
+        ("empirical", BernoulliLogit(), 16),  # 32 by the exact search
+        ("ard", BernoulliLogit(), 20),  # 167
+        ("empirical", BernoulliProbit(), 16),
+        ("empirical", Categorical(3), 16),
+        ("ard", Categorical(3), 20),
     ],
     ids=repr,
 )
-def test_many_rows_are_walked_a_dozen_times_and_the_gradient_is_zero(kind, likelihood, most):
+def test_many_rows_are_passed_some_fifteen_times_and_the_gradient_is_zero(kind, likelihood, most):
     objective, priors = problem(kind, likelihood, d=6 if isinstance(likelihood, Categorical) else 10)
     best = maximise_evidence(objective, priors)
     assert PASSES["passes"] <= most

@@ -1,4 +1,4 @@
-"""The same input gives the same predictions, to 1e-12, whatever threads and compiled kernels work on it."""
+"""The same input gives the same predictions, to 1e-12, whatever threads work on it."""
 
 import json
 import os
@@ -23,7 +23,6 @@ from credibly import (
     QuadraticDiscriminant,
 )
 from credibly.kernels import RBF
-from credibly.numerics import fused
 from helpers import REPOSITORY
 
 PROMISE = 1e-12
@@ -43,7 +42,7 @@ def rows(n: int, n_classes: int = 2) -> Rows:
 
 
 KERNEL = 4.0 * RBF(2.0)
-LARGE = 40_000  # cut into blocks, and enough for compiled kernels
+LARGE = 40_000  # cut into blocks
 MODELS: dict[str, tuple[Callable[..., Any], Rows]] = {
     "logistic": (lambda **more: BayesianLogisticRegression(prior=Normal(), **more), rows(LARGE)),
     "logistic, empirical prior": (BayesianLogisticRegression, rows(LARGE)),
@@ -90,16 +89,6 @@ def test_predictions_do_not_depend_on_n_jobs(name, threads):
 def test_predictions_do_not_depend_on_the_threads_that_blas_may_use(name, threads):
     with threadpool_limits(threads):
         assert_promised(answers(name), by_one_thread(name))
-
-
-@EVERY
-def test_predictions_do_not_depend_on_whether_a_kernel_is_compiled(name, monkeypatch):
-    """Which of them work on a table depends on what the process has done before."""
-    found = []
-    for compiled in (False, True):
-        monkeypatch.setattr(fused, "pays", lambda *_, answer=compiled, **__: answer)
-        found.append(answers(name))
-    assert_promised(found[1], found[0])
 
 
 @pytest.mark.slow  # a process takes seconds to start

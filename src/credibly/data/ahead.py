@@ -17,12 +17,34 @@ from functools import partial
 from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import repeat
 from queue import SimpleQueue
-from typing import TypeVar
-
-from credibly.data.threads import Outcome
+from typing import Generic, NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+class Outcome(NamedTuple, Generic[Result]):
+    """What came of some work that another thread did."""
+
+    value: Result | None
+    error: BaseException | None
+
+    @classmethod
+    def of(cls, work: Callable[[], Result], kept: type[BaseException]) -> "Outcome[Result]":
+        """Do the work; an error of this kind is kept for whoever asks for the result."""
+        try:
+            return Outcome(work(), None)
+        except kept as error:
+            return Outcome(None, error)
+
+    def result(self) -> Result:
+        """The value, or the error."""
+        try:
+            if self.error is not None:
+                raise self.error
+            return self.value  # type: ignore[return-value]
+        finally:
+            del self  # or the error would hold on to itself, and to all that is in its frames
 
 
 class Stopped(Exception):

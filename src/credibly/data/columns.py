@@ -1,19 +1,13 @@
 """Weighted means, spreads and extremes of columns, merged over blocks without cancellation."""
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import FEWEST_ROWS, WORTH_THREADS, Block, MemoryRows, Rows, Stored, whole_block
-from credibly.data.threads import Helpers, default_threads
-from credibly.numerics import fused
+from credibly.data.source import Block, Rows
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.linalg import is_sparse, scratch
-
-PART_NUMBERS, MOST_PARTS = 100_000, 64  # of a table that threads walk over together: some thirty microseconds each
-COMPILED_NUMBERS = 500_000  # in a block for the compiled kernel: with fewer, merging takes as long as walking
+from credibly.numerics.linalg import scratch
 
 
 class Columns(NamedTuple):
@@ -57,45 +51,13 @@ def describe(rows: Rows) -> Columns:
     >>> describe(MemoryRows(np.array([[1.0, 5.0], [3.0, 5.0]]), np.zeros(2))).scale
     array([1., 1.])
     """
-    numbers = rows.X.size if isinstance(rows, MemoryRows) and not is_sparse(rows.X) else 0
-    numbers = rows.n_rows * len(rows.names) if isinstance(rows, Stored) else numbers
-    compiled = fused.pays(fused.COLUMNS, numbers)
-    if compiled and isinstance(rows, MemoryRows) and rows.block_rows is None:
-        rows = rows.in_blocks(max(FEWEST_ROWS, COMPILED_NUMBERS // max(1, rows.X.shape[1])))
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
-        if compiled and (found := _described_in_parts(rows)) is not None:
-            return found
-        return rows.sum(partial(describe_block, compiled=compiled), merge_columns)
+        return rows.sum(describe_block, merge_columns)
 
 
-def _described_in_parts(rows: Rows) -> Columns | None:
-    """The same for a table of many numbers that threads can walk over together without the interpreter, else None."""
-    whole = whole_block(rows)
-    if whole is None or whole.weight is not None or whole.X.size < WORTH_THREADS or not whole.X.flags.c_contiguous:
-        return None
-    X = np.asarray(whole.X)
-    n, count = len(X), min(MOST_PARTS, X.size // PART_NUMBERS)
-    if X.shape[1] < fused.FEWEST_ACROSS or not isinstance(rows, MemoryRows):
-        return None
-    parts = fused.Columns(X, n * np.arange(count + 1) // count)
-    parts.begin()
-    Helpers(parts, rows.threads or default_threads()).finish()
-    mean, scatter, low, high = parts.out.swapaxes(0, 1)
-    if not np.isfinite(mean).all():  # the extremes have passed over what is not
-        return None
-    weight = np.diff(parts.cuts)[:, None]  # what `merge_columns` does for two, for all at once
-    centre = mean[0] + (weight * (mean - mean[0])).sum(axis=0) / n
-    spread = scatter.sum(axis=0) + (weight * (mean - centre) ** 2).sum(axis=0)
-    return Columns(float(n), centre, spread, low.min(axis=0), high.max(axis=0))
-
-
-def describe_block(block: Block, *, compiled: bool = False) -> Columns:
-    """Means, spreads and extremes of the columns of one block; `compiled` where that is worth it."""
+def describe_block(block: Block) -> Columns:
+    """Means, spreads and extremes of the columns of one block."""
     X, weight = block.X, block.weight
-    if compiled and weight is None and isinstance(X, np.ndarray) and X.flags.forc:
-        found = fused.describe(X)
-        if np.isfinite(found[0]).all():  # else the extremes have passed over what is not
-            return Columns(float(len(X)), *found)
     if weight is None:
         weight = np.ones(X.shape[0])
     if (weight == 0).any():

@@ -16,13 +16,13 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.threads import default_threads, in_order, single_threaded_blas
+from credibly.data.threads import default_threads, in_order, merged, single_threaded_blas
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import DesignMatrix, is_sparse
 
-CACHED_NUMBERS = 64_000  # numbers in a block: half a megabyte, which fits the second-level cache
+CACHED_NUMBERS = 200_000  # numbers in a block: it stays in the cache, and calls of NumPy cost little beside it
 COPIED_NUMBERS = 8_000_000  # numbers in a table that may be held a second time, transformed: 64 megabytes
 SPARSE_SHARE = 16  # non-zeros in a block of sparse rows, for each column
 ROWS_PER_COLUMN, WIDE_NUMBERS = 2, 500_000  # of a block with many columns, whose d² sums are to be added to others'
@@ -246,10 +246,18 @@ class MemoryRows(Walked):
 
     def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
         """Apply `block` to every block of rows; results in the order of the rows."""
-        stored = self.X.nnz if isinstance(self.X, csr_array) else None
-        cuts = block_cuts(self.X.shape, self.block_rows, stored)
         with single_threaded_blas():  # for one block, too: on a busy machine its own threads cost more than they bring
-            yield from in_order(lambda cut: block(self._block(cut)), cuts, self.threads or default_threads())
+            yield from in_order(lambda cut: block(self._block(cut)), self._cuts, self.threads or default_threads())
+
+    def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
+        """Apply `block` to every block of rows and merge the results in order."""
+        with single_threaded_blas():
+            return merged(lambda cut: block(self._block(cut)), self._cuts, merge, self.threads or default_threads())
+
+    @property
+    def _cuts(self) -> list[slice]:
+        stored = self.X.nnz if isinstance(self.X, csr_array) else None
+        return block_cuts(self.X.shape, self.block_rows, stored)
 
     def through(self, change: Change) -> "MemoryRows":
         """The same rows with `change` applied, when they are asked for."""
@@ -296,15 +304,6 @@ class MemoryRows(Walked):
     def _changed_table(self) -> DesignMatrix:
         """The whole table after its changes, kept: what is small or sparse is not changed again in every pass."""
         return changed(self.X, self.changes)
-
-
-def whole_block(rows: Rows) -> Block | None:
-    """All rows as one block, where that is what is held: in memory, dense, float64, none of weight zero."""
-    if not isinstance(rows, MemoryRows) or is_sparse(rows.X) or rows.changes:
-        return None
-    if rows.X.dtype != np.float64 or not rows.X.flags.forc or not (rows.weight is None or rows.weight.all()):
-        return None
-    return Block(rows.X, rows.y, rows.weight, rows.offset)
 
 
 def changed(X: DesignMatrix, changes: Sequence[Change]) -> DesignMatrix:

@@ -1,4 +1,4 @@
-"""Blocks of rows on a thread pool, with BLAS held at one thread each.
+"""Blocks of rows on a pool of threads, with BLAS held at one thread each.
 
 NumPy releases the interpreter lock, so element-wise work and products scale over threads that each own a block in
 their cache. BLAS's own threads split every small product instead, and collapse when another process is busy.
@@ -6,21 +6,24 @@ their cache. BLAS's own threads split every small product instead, and collapse 
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache
-from pathlib import Path
-from queue import SimpleQueue
-from time import sleep
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from contextvars import copy_context
+from functools import cache, reduce
+from typing import Generic, TypeVar
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
-A_MOMENT = 1e-4  # seconds
 WAITING_PER_THREAD = 4  # results held at a time: enough that no thread idles, few enough for memory
+FEW_ROWS = 1500  # of an n × n matrix: below that BLAS's threads bring little, and cost much on a busy machine
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+# --- BLAS -----------------------------------------------------------------------------------------
 
 
 @cache
@@ -28,100 +31,71 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def blas_counts() -> dict[str, int]:
-    """How many threads every BLAS that is loaded may use, by its file."""
-    return {
-        library.filepath: library.num_threads for library in _controller().lib_controllers if library.user_api == "blas"
-    }
+def _blas_libraries() -> list[LibController]:
+    return [library for library in _controller().lib_controllers if library.user_api == "blas"]
 
 
-def set_blas_counts(counts: Mapping[str, int]) -> None:
-    """Let every BLAS use so many threads."""
-    for library in _controller().lib_controllers:
-        if library.filepath in counts:
-            library.set_num_threads(counts[library.filepath])
-            # Since 3.8 threadpoolctl obeys only the thread that set a number first; here another may give it back.
-            release = getattr(library, "clear_controlling_thread", None)
-            if release is not None:
-                release()
-
-
-def _most(counts: Mapping[str, int]) -> int:
-    """The largest of these numbers of threads; without a BLAS, one for each core."""
-    return max(counts.values()) if counts else os.cpu_count() or 1
-
-
-class _Entry:
-    """One entry of one thread, which may have several."""
-
-    def __init__(self) -> None:
-        self.thread = threading.get_ident()
+def _set_threads(library: LibController, threads: int) -> None:
+    library.set_num_threads(threads)
+    # Since 3.8 threadpoolctl obeys only the thread that set a number first; here another one may restore it.
+    release = getattr(library, "clear_controlling_thread", None)
+    if release is not None:
+        release()
 
 
 class _SingleThreadedBlas:
     """Holds BLAS at one thread, for the whole process, from when the first enters until the last has left.
 
-    Those who enter meanwhile only sign in: were each to restore what it found, the last of overlapping fits would leave
-    BLAS at one thread for good.
+    Entries are counted: were each to restore what it found, the last of overlapping fits would leave BLAS at one
+    thread for good.
     """
 
     def __init__(self) -> None:
-        self._inside: list[_Entry] = []
-        self._found: dict[str, int] = {}
-        self.forget()
-
-    def forget(self) -> None:
-        """In a forked child only the thread that forked lives on; it has one thread, as it had inside."""
         self._lock = threading.Lock()
-        self._inside = [entry for entry in self._inside if entry.thread == threading.get_ident()]
-        self._allowed = 1
+        self._entered = threading.local()  # how often this thread has
+        self._count = 0
+        self._found: list[int] = []  # threads of every library before the first entered
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        entry = _Entry()
+        with self._lock:
+            if self._count == 0:
+                self._found = [library.num_threads for library in _blas_libraries()]
+                for library in _blas_libraries():
+                    _set_threads(library, 1)
+            self._count += 1
+        self._entered.times = self._times + 1
         try:
-            self._enter(entry)
             yield
         finally:
-            try:
-                self._leave(entry)
-            finally:  # Ctrl-C may have come on the way; to leave twice changes nothing
-                self._leave(entry)
+            self._entered.times = self._times - 1
+            with self._lock:
+                self._count -= 1
+                if self._count == 0:
+                    self._restore()
 
-    def _enter(self, entry: "_Entry") -> None:
-        with self._lock:
-            if not self._inside:
-                self._found = blas_counts()
-                self._allowed = _most(self._found)
-                self._inside.append(entry)  # first, so that whoever is stopped on the next line gives back
-                set_blas_counts(dict.fromkeys(self._found, 1))
-            else:
-                self._inside.append(entry)
+    @property
+    def _times(self) -> int:
+        return getattr(self._entered, "times", 0)
 
-    def _leave(self, entry: "_Entry") -> None:
-        with self._lock:
-            if entry in self._inside:
-                self._inside.remove(entry)
-            if not self._inside and self._found:
-                self._give_back()
+    def _restore(self) -> None:
+        for library, threads in zip(_blas_libraries(), self._found, strict=True):
+            if library.num_threads == 1:  # what somebody else has set meanwhile is theirs to restore
+                _set_threads(library, threads)
 
-    def _give_back(self) -> None:
-        """Restore what is as we left it: what somebody else has set meanwhile is theirs to restore."""
-        now = blas_counts()
-        set_blas_counts({file: count for file, count in self._found.items() if now.get(file) == 1})
-        self._found = {}
+    def after_fork(self) -> None:
+        """In a forked child only the thread that forked lives on."""
+        self._lock, self._count = threading.Lock(), self._times
 
     @property
     def allowed(self) -> int:
-        """How many threads BLAS may use outside."""
+        """How many threads BLAS may use outside; without a BLAS, one for each core."""
         with self._lock:
-            return self._allowed if self._inside else _most(blas_counts())
+            counts = self._found if self._count else [library.num_threads for library in _blas_libraries()]
+            return max(counts) if counts else os.cpu_count() or 1
 
 
 single_threaded_blas = _SingleThreadedBlas()
-
-
-FEW_ROWS = 1500  # below that its own threads bring little, and cost much where another process is busy
 
 
 @contextmanager
@@ -138,236 +112,140 @@ def blas_threads(n_rows: int, threads: int | None) -> Iterator[None]:
 
 
 def default_threads() -> int:
-    """As many threads as BLAS was allowed: so nested parallelism (joblib, OMP_NUM_THREADS) is respected."""
+    """As many threads as BLAS was allowed: so nested parallelism (n_jobs, OMP_NUM_THREADS) is respected."""
     return single_threaded_blas.allowed
 
 
-THREAD = Path("/proc/thread-self/stat")  # on Linux; what it says of the thread that reads it
-PROCESSOR = 36  # where the processor stands among the fields after the name
+# --- the pool -------------------------------------------------------------------------------------
+
+_thread = threading.local()
 
 
-def _processor_here() -> int | None:
-    """On which processor the calling thread runs, where others can be kept off it."""
-    if not hasattr(os, "sched_setaffinity"):
-        return None
-    try:
-        return int(THREAD.read_bytes().rpartition(b")")[2].split()[PROCESSOR])
-    except (OSError, ValueError, IndexError):  # a sandbox without /proc, or with one of its own
-        return None
-
-
-class _Pool:
-    """Threads for the life of the process: starting them costs as much as a pass over a small table.
-
-    Before they are woken they are kept off the processor of whoever wakes them. Linux likes to put them there, above
-    all in virtual machines, where an idle processor looks like one that the host has taken away; the two then share
-    one for some milliseconds.
-
-    Not those of `concurrent.futures`: Ctrl-C at a wrong moment leaves a lock of a Future held for good, and with it a
-    thread, for which the interpreter then waits at its end. A `SimpleQueue` has none.
-    """
-
-    def __init__(self, threads: int) -> None:
-        self._work: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._to_start, self._starting = threads, threading.Lock()
-        self._numbers: list[int] = []  # of the threads, as the system knows them
-        self._allowed: set[int] = set()  # processors that all of them were last told to use
-        self._told = 0  # how many were
-
-    def submit(self, work: Callable[[], None]) -> None:
-        """Have some work, which raises nothing, done by one of the threads."""
-        with self._starting:
-            while self._to_start:
-                self._to_start -= 1
-                threading.Thread(target=self._serve, name="credibly", daemon=True).start()
-        self._make_way()
-        self._work.put(work)
-
-    def _serve(self) -> None:
-        self._numbers.append(threading.get_native_id())
-        while True:
-            self._work.get()()
-
-    def _make_way(self) -> None:
-        """Keep the threads off the processor of the caller, if it may use another."""
-        here = _processor_here()
-        others = set() if here is None else os.sched_getaffinity(0) - {here}
-        if not others or (others == self._allowed and self._told == len(self._numbers)):
-            return
-        self._allowed, self._told = others, len(self._numbers)
-        with suppress(OSError):  # a sandbox that forbids it: only slower
-            for number in self._numbers[: self._told]:
-                os.sched_setaffinity(number, others)
+def _mark_thread() -> None:
+    _thread.in_pool = True
 
 
 @cache
-def _pool(threads: int) -> _Pool:
-    return _Pool(threads)
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads for the life of the process: starting them costs as much as a pass over a small table."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="credibly", initializer=_mark_thread)
 
 
-def _start_anew() -> None:
-    """A forked child has the pool but not its threads, and perhaps a lock that a thread of its parent held."""
+def _after_fork() -> None:
+    """A forked child has the pool but not its threads."""
     _pool.cache_clear()
-    single_threaded_blas.forget()
+    _thread.in_pool = False
+    single_threaded_blas.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_anew)
+    os.register_at_fork(after_in_child=_after_fork)
 
 
-def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
-    """work(item) for every item, computed on threads, handed out in order, few of them waiting at a time.
+def merged(
+    work: Callable[[Item], Result], items: Sequence[Item], merge: Callable[[Result, Result], Result], threads: int
+) -> Result:
+    """work(item) of all items merged in their order, whoever computes which; the caller is one of the threads.
 
-    The caller is one of the threads: while an item is not done it takes up a later one. So a thread that another
-    process keeps from running costs no more than the item it holds.
+    So the result does not depend on the number of threads, nor on their speed, and few results wait for their turn. Of
+    several errors that of the first item is raised. Work that itself asks for threads is done on the one it has: a pool
+    that waits for itself waits for ever.
+
+    Examples
+    --------
+    >>> merged(str, range(5), lambda a, b: a + b, threads=2)
+    '01234'
     """
-    if threads == 1 or len(items) == 1:
-        yield from map(work, items)
-        return
-    crew = _Crew(work, items, WAITING_PER_THREAD * threads)
+    if threads == 1 or len(items) == 1 or getattr(_thread, "in_pool", False):
+        return reduce(merge, map(work, items))
+    job = _Merging(work, items, merge)
+    # a copy of the context, so that NumPy's settings for floating-point errors hold there too
+    helpers = [_pool(threads - 1).submit(copy_context().run, job.help) for _ in range(min(threads, len(items)) - 1)]
     try:
-        for _ in items:
-            crew.ask_for_help(min(threads, len(items)) - 1, threads - 1)
-            yield crew.next_result()
+        job.help()
     finally:
-        crew.stop()  # after an error or Ctrl-C: do not start what nobody will read
+        job.stop()
+        for helper in helpers:
+            helper.cancel()
+        wait(helpers)
+    return job.result()
 
 
-class Outcome(NamedTuple, Generic[Result]):
-    """What came of some work that another thread did."""
+class _Merging(Generic[Item, Result]):
+    """Items that threads take up one after the other, and what has been merged so far."""
 
-    value: Result | None
-    error: BaseException | None
+    def __init__(
+        self, work: Callable[[Item], Result], items: Sequence[Item], merge: Callable[[Result, Result], Result]
+    ) -> None:
+        self._work, self._items, self._merge = work, items, merge
+        self._lock = threading.Lock()
+        self._begun = self._done = 0  # items taken up, and items merged
+        self._waiting: dict[int, Result] = {}
+        self._total: list[Result] = []  # one, once the first is there
+        self._errors: dict[int, BaseException] = {}
 
-    @classmethod
-    def of(cls, work: Callable[[], Result], kept: type[BaseException]) -> "Outcome[Result]":
-        """Do the work; an error of this kind is kept for whoever asks for the result."""
-        try:
-            return Outcome(work(), None)
-        except kept as error:
-            return Outcome(None, error)
-
-    def result(self) -> Result:
-        """The value, or the error."""
-        try:
-            if self.error is not None:
-                raise self.error
-            return self.value  # type: ignore[return-value]
-        finally:
-            del self  # or the error would hold on to itself, and to all that is in its frames
-
-
-class _Crew(Generic[Item, Result]):
-    """Items that a caller and its helpers take up one after the other, each when it has done the one before.
-
-    A helper is handed to the pool once, not once for every item: that would take as long as a small block.
-    """
-
-    def __init__(self, work: Callable[[Item], Result], items: Sequence[Item], ahead: int) -> None:
-        self._work, self._items, self._ahead = work, items, ahead
-        self._begun = self._handed = 0  # items taken up, results handed out
-        self._outcomes: dict[int, Outcome[Result]] = {}  # the caller's
-        self._by_helpers: SimpleQueue[tuple[int, Outcome[Result]]] = SimpleQueue()
-        self._came = self._gone = 0  # helpers
-        self._lock = threading.Lock()  # not a Condition, whose own functions Ctrl-C may leave half done
-
-    def ask_for_help(self, wanted: int, pool: int) -> None:
-        """Have so many helpers at work, if there is anything left to begin; they leave where too much is waiting."""
-        while self._begun < len(self._items) and self._came - self._gone < wanted:
-            self._came += 1
-            _pool(pool).submit(self._help)
-
-    def next_result(self) -> Result:
-        """The result of the first item that was not handed out; until it is there, later ones are computed."""
-        index = self._handed
-        while index not in self._outcomes:
-            mine = self._taken()
-            if mine is not None:
-                self._outcomes[mine] = self._computed(mine, Exception)  # Ctrl-C is not kept for later
-            if mine is None or not self._by_helpers.empty():
-                self._outcomes.update([self._by_helpers.get()])
-        with self._lock:
-            self._handed += 1
-        return self._outcomes.pop(index).result()
+    def help(self) -> None:
+        """Take up items until there are none left."""
+        while (index := self._next()) is not None:
+            try:
+                result = self._work(self._items[index])
+            except Exception as error:  # raised by `result`, if it is the first in order
+                self._errors[index] = error
+                self.stop()
+            else:
+                self._take_in(index, result)
 
     def stop(self) -> None:
         """Begin nothing more."""
         with self._lock:
             self._begun = len(self._items)
 
-    def _help(self) -> None:
-        while (index := self._taken()) is not None:
-            self._by_helpers.put((index, self._computed(index, BaseException)))
-        with self._lock:
-            self._gone += 1
+    def result(self) -> Result:
+        if self._errors:
+            raise self._errors[min(self._errors)]
+        return self._total[0]
 
-    def _taken(self) -> int | None:
-        """The next item that nobody has begun; None if there is none, or too many results are waiting."""
+    def _next(self) -> int | None:
         with self._lock:
-            if self._begun >= min(len(self._items), self._handed + self._ahead):
+            if self._begun == len(self._items):
                 return None
             self._begun += 1
             return self._begun - 1
 
-    def _computed(self, index: int, kept: type[BaseException]) -> Outcome[Result]:
-        return Outcome.of(lambda: self._work(self._items[index]), kept)
+    def _take_in(self, index: int, result: Result) -> None:
+        """Merge it, and those that waited for it, if its turn has come."""
+        with self._lock:
+            self._waiting[index] = result
+            while self._done in self._waiting:
+                following = self._waiting.pop(self._done)
+                self._total = [self._merge(self._total[0], following)] if self._total else [following]
+                self._done += 1
 
 
-class Shared(Protocol):
-    """Work in passes, each in parts that any number of threads take up."""
+def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
+    """work(item) for every item, computed on threads, handed out in order, few of them waiting at a time.
 
-    @property
-    def count(self) -> int:
-        """Number of parts."""
+    After an error, or Ctrl-C, nothing new is begun, and what is at work is waited for: nothing runs on once the caller
+    has left. Work that itself asks for threads is done on the one it has: a pool that waits for itself waits for ever.
 
-    def some(self) -> bool:
-        """Do some parts that nobody has begun; whether there may be more."""
-
-    def attend(self) -> None:
-        """Do parts that nobody has begun, of this pass and of those that follow soon."""
-
-    @property
-    def gone(self) -> int:
-        """How many of those who attended have gone again."""
-
-    def ended(self) -> bool:
-        """Whether all are done; waits for others, but not for long."""
-
-    def stop(self) -> None:
-        """Begin nothing more."""
-
-
-class Helpers:
-    """Threads that help with some work, and stay with it from one pass to the next while those follow closely.
-
-    Nobody is waited for who has not begun: on a busy machine the caller does it all.
+    Examples
+    --------
+    >>> list(in_order(lambda number: number**2, range(5), threads=2))
+    [0, 1, 4, 9, 16]
     """
-
-    def __init__(self, work: Shared, threads: int) -> None:
-        self._work, self._wanted, self._threads = work, min(threads, work.count) - 1, threads
-        self._came = 0  # or are on their way
-        self._errors: list[BaseException] = []
-
-    def finish(self) -> None:
-        """All parts of a pass that was begun, done by the caller and whoever helps."""
-        work = self._work
-        try:
-            while self._came - work.gone < self._wanted:
-                self._came += 1
-                _pool(self._threads - 1).submit(self._help)
-            while work.some():
-                pass
-            while not work.ended():
-                if self._errors:
-                    raise self._errors.pop()
-                sleep(A_MOMENT)
-        except BaseException:  # Ctrl-C, too: do not begin what nobody will read
-            work.stop()
-            self._came = 0
-            raise
-
-    def _help(self) -> None:
-        try:
-            self._work.attend()
-        except BaseException as error:  # told to the caller
-            self._errors.append(error)
+    if threads == 1 or len(items) == 1 or getattr(_thread, "in_pool", False):
+        yield from map(work, items)
+        return
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            # a copy of the context, so that NumPy's settings for floating-point errors hold there too
+            waiting.append(_pool(threads).submit(copy_context().run, work, item))
+            if len(waiting) == WAITING_PER_THREAD * threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            future.cancel()
+        wait(waiting)

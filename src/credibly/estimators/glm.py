@@ -121,7 +121,7 @@ class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, Hypot
         prior: PriorChoice = "empirical",
         dispersion: float | None = None,
         fit_intercept: bool = True,
-        tol: float = 1e-20,
+        tol: float = 1e-10,
         max_iter: int = 100,
         n_jobs: int | None = None,
         random_state: Any = None,

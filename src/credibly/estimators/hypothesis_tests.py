@@ -24,7 +24,7 @@ from credibly.estimators.validation import Training, read_training
 from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.hypotheses import HypothesisResult, WeightNames, about_free_weights, read_hypothesis, wald
 from credibly.inference.jeffreys import PenalisedObjective
-from credibly.inference.objective import Objective, Raw
+from credibly.inference.objective import Objective, RawRows
 from credibly.inference.posterior import WeightPosterior, normal_quantile
 from credibly.inference.profile import Profile, cut_by_plane, on_plane
 from credibly.inference.row_space import RowSpace
@@ -322,7 +322,7 @@ def _refuse_few_rows(what: str) -> NoReturn:
 def _objective(model: LinearModel, training: Training) -> Objective:
     """Minus the log-likelihood of some rows, as a function of the free weights."""
     rows, posterior = training.rows(model.n_jobs), model.posterior_
-    raw = Raw.of(rows, posterior.frame)
+    raw = RawRows.of(rows, posterior.frame)
     return Objective(model._likelihood, rows.through(posterior.frame.design), None, posterior.contrast, raw)
 
 

@@ -19,7 +19,7 @@ from credibly.inference.contrasts import sum_to_zero
 from credibly.inference.evidence import LOG_BOUNDS, Maximum, ScaledPriors, maximise_evidence
 from credibly.inference.jeffreys import jeffreys
 from credibly.inference.laplace import laplace, sampled_start, stochastic_gradient
-from credibly.inference.objective import Objective, Raw
+from credibly.inference.objective import Objective, RawRows
 from credibly.inference.posterior import Gaussian, InferenceResult, WeightPosterior
 from credibly.inference.prior_density import PriorDensity
 from credibly.inference.several_starts import best_laplace
@@ -73,7 +73,7 @@ def check_prior(choice: object) -> None:
 
 def objective_of(problem: Problem, prior: PriorDensity | None, contrast: Array) -> Objective:
     """Minus the log posterior of a problem under one prior."""
-    return Objective(problem.likelihood, problem.rows, prior, contrast, Raw.of(problem.raw, problem.frame))
+    return Objective(problem.likelihood, problem.rows, prior, contrast, RawRows.of(problem.raw, problem.frame))
 
 
 def first_point(problem: Problem, prior: PriorDensity | None, contrast: Array) -> Array:

@@ -82,7 +82,7 @@ class LeastSquaresClassifier(ScoreMixin, ClassifierMixin, LinearModel):
         prior: PriorChoice = None,
         targets: float = 1.0,
         fit_intercept: bool = True,
-        tol: float = 1e-20,
+        tol: float = 1e-10,
         max_iter: int = 100,
         n_jobs: int | None = None,
         random_state: Any = None,

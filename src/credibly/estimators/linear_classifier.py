@@ -81,7 +81,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         inference: str = "laplace",
         solver: str = "newton",
         label_noise: Any = 0.0,
-        tol: float = 1e-20,
+        tol: float = 1e-10,
         max_iter: int = 100,
         n_jobs: int | None = None,
         random_state: Any = None,

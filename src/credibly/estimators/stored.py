@@ -37,7 +37,6 @@ from credibly.estimators.validation import (
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.priors import Jeffreys
-from credibly.numerics import fused
 from credibly.numerics.arrays import AnyArray, Codes
 from credibly.numerics.linalg import DesignMatrix
 
@@ -198,8 +197,7 @@ def first_pass(
         return (*_merged(a[:n], b[:n]), a[n] + b[n], *merge(a[n + 1 :], b[n + 1 :]))
 
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
-        compiled = fused.pays(fused.COLUMNS, rows.n_rows * len(names))
-        found = rows.sum(partial(_look, names=names, read=read, compiled=compiled), merged)
+        found = rows.sum(partial(_look, names=names, read=read), merged)
     refuse_no_weight(found[n])
     return Columns(*found[:n]), int(found[n]), found[n + 1 :]
 
@@ -210,9 +208,9 @@ def refuse_no_weight(n_counted: float) -> None:
         raise InputError(NO_WEIGHT)
 
 
-def _look(block: Block, names: list[str], read: Callable[[Block], Look], *, compiled: bool) -> Look:
+def _look(block: Block, names: list[str], read: Callable[[Block], Look]) -> Look:
     with np.errstate(over="ignore", invalid="ignore"):  # on a worker, too
-        columns = describe_block(block, compiled=compiled)
+        columns = describe_block(block)
     seen = columns.mean if block.weight is None else block.X  # rows of weight zero are not described
     if not np.isfinite(seen.sum(dtype=np.float64)):
         refuse_not_finite(block.X, names, block.where, block.start)

@@ -19,7 +19,7 @@ import numpy as np
 
 from credibly.data.source import Block, Rows, add
 from credibly.inference.contrasts import centring
-from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
+from credibly.inference.laplace import Controls, laplace, sampled_start
 from credibly.inference.objective import Objective, score
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.inference.scale_search import (
@@ -40,8 +40,8 @@ from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, block_diagonal
-from credibly.numerics.newton import Status
-from credibly.numerics.quasi_newton import Start
+from credibly.numerics.newton import Start, Status
+from credibly.numerics.settings import SEARCH_COSTS
 
 __all__ = [
     "AT_BOUND",
@@ -186,6 +186,7 @@ class _EvidenceSurface:
         self, objective: Objective, priors: ScaledPriors, controls: Controls, start: Array | None = None
     ) -> None:
         self.objective, self.priors, self.controls, self.start = objective, priors, controls, start
+        self.n_weights = priors.prior(np.zeros(priors.n_scales)).mean.size
         self.last: tuple[Array, InferenceResult] | None = None  # θ and the fit there
         self.status = Status.CONVERGED  # of the worst fit so far: a search led by one that stopped early is not done
         self.seen: dict[bytes, Evidence] = {}
@@ -193,7 +194,7 @@ class _EvidenceSurface:
     @property
     def large(self) -> bool:
         """Whether passes over the rows are dear, and one maximum is worth finding."""
-        return self.objective.rows.n_rows >= MANY_ROWS
+        return self.objective.rows.n_rows * self.n_weights >= SEARCH_COSTS.quadratic_numbers
 
     def __call__(self, theta: Array) -> Evidence:
         key = theta.tobytes()
@@ -222,9 +223,9 @@ class _EvidenceSurface:
             return posterior.mean
         before = self.priors.prior(theta)
         hessian = posterior.precision.matrix - before.precision.matrix + prior.precision.matrix
-        gradient = prior.pull(posterior.mean) - before.pull(posterior.mean)
         metric = PSD.of(hessian, "the posterior precision")
-        return Start(posterior.mean, metric, posterior.mean, gradient, solution.bend)
+        moved = metric.solve(prior.pull(posterior.mean) - before.pull(posterior.mean))  # at a mode the rest is zero
+        return Start(posterior.mean - moved, metric, solution.nonlinearity, fallback=posterior.mean)
 
 
 class _QuadraticSurface:

@@ -59,6 +59,10 @@ class Frame:
         """log |det du/dw| of one weight vector."""
         return float(np.log(self.scale).sum())
 
+    def centred(self, X: DesignMatrix) -> DesignMatrix:
+        """Rows X less the centres; sparse ones become dense, for centring leaves no zeros."""
+        return np.asarray(X.toarray() if isinstance(X, csr_array) else X) - self.center
+
     def design(self, X: DesignMatrix) -> DesignMatrix:
         """Z for rows X."""
         n, d = X.shape
@@ -97,6 +101,16 @@ class Frame:
             return w * self.scale
         slopes = w[..., :-1]
         return np.concatenate([slopes * self.scale, w[..., -1:] + (slopes @ self.center)[..., None]], axis=-1)
+
+    def gradient(self, by_weight: Array, n_outputs: int) -> Array:
+        """The chain rule: a gradient in weights of data units (first axis, K·D) as one in weights of the frame."""
+        g = by_weight.reshape(n_outputs, -1, *by_weight.shape[1:])
+        scale = self.scale.reshape(-1, *(1 for _ in by_weight.shape[1:]))
+        if not self.intercept:
+            return np.asarray(g / scale).reshape(by_weight.shape)
+        center = self.center.reshape(scale.shape)
+        slopes = (g[:, :-1] - center * g[:, -1:]) / scale
+        return np.concatenate([slopes, g[:, -1:]], axis=1).reshape(by_weight.shape)
 
     def rows_to_frame(self, Phi: Array) -> Array:
         """Rows Φ in data units (a ones column last, or anything in its place) as rows that multiply u."""

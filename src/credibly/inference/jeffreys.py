@@ -18,7 +18,7 @@ import numpy as np
 from credibly.data.source import Block, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.contrasts import Contrast
-from credibly.inference.laplace import MANY_ROWS, Controls, laplace
+from credibly.inference.laplace import Controls, laplace
 from credibly.inference.objective import Objective, expected_information, row_slopes, score, scores
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.inference.several_starts import near_rows_only
@@ -27,6 +27,7 @@ from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Local, Solution, newton
+from credibly.numerics.settings import SEARCH_COSTS
 
 SCORING_STEPS = 60
 MOST_DIFFERENCES = 60  # weights for which a Hessian by differences is worth its passes
@@ -98,7 +99,7 @@ def _steeper_starts(objective: Objective, start: Array, controls: Controls) -> l
 
     Modes under a weak normal prior on the standardised columns, of all rows and with outlying ones given little weight.
     """
-    if objective.rows.n_rows >= MANY_ROWS:
+    if objective.rows.n_rows * start.size >= SEARCH_COSTS.single_mode_numbers:
         return []
     prior = Gaussian(np.zeros_like(start), PSD.diagonal(np.full(start.size, WEAK_SCALE**-2.0)))
     points = []
@@ -111,11 +112,14 @@ def _steeper_starts(objective: Objective, start: Array, controls: Controls) -> l
 
 
 def _search(penalised: PenalisedObjective, start: Array, controls: Controls) -> Solution:
-    """Fisher scoring; where it is slow, Newton with a Hessian by differences from where it ended."""
+    """Fisher scoring; where it is slow, Newton with a Hessian by differences from where it ended.
+
+    A step of Newton's from δ² = tol leaves tol², one of Fisher scoring only a share of it: so it has to go on to tol².
+    """
     first = newton(
         penalised.expand,
         start,
-        tol=controls.tol,
+        tol=controls.tol**2,
         max_steps=min(controls.max_steps, SCORING_STEPS),
         report=controls.report,
     )

@@ -22,7 +22,7 @@ from scipy.special import betaln
 
 from credibly.data.source import Block, Sums, add
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.laplace import MANY_ROWS, Controls, laplace
+from credibly.inference.laplace import Controls, laplace
 from credibly.inference.objective import Objective, information, row_slopes, score, scores
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
@@ -31,11 +31,13 @@ from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, bordered, from_root
 from credibly.numerics.newton import Local, Solution, Status, newton
 from credibly.numerics.quadrature import gauss_hermite
+from credibly.numerics.settings import SEARCH_COSTS
 from credibly.numerics.special import LOG_2PI, log_sigmoid, log_sum_exp, sigmoid
 
 FIRST_GUESSES = (0.02, 0.1, 0.3)  # flip probabilities to start from: the likelihood has several modes
 SAME_MODE = 1e-3  # squared distance in posterior standard deviations
 NODES = {1: 17, 2: 9}  # Gauss–Hermite nodes in each of so many flip probabilities
+ENOUGH_ROWS = 40_000  # for the posterior of a flip probability to be a Gaussian at its mode
 NO_NOISE = 1e-9  # an estimate below that, with no prior to hold it, is zero
 
 
@@ -179,7 +181,7 @@ def noise_modes(joint: JointObjective, start: Array, controls: Controls = Contro
     """
     found: list[tuple[Solution, NoiseMode]] = []
     failure: NotPositiveDefinite | None = None
-    many = joint.objective.rows.n_rows >= MANY_ROWS  # one mode is worth finding, and every pass counts
+    many = joint.objective.rows.n_rows * start.size >= SEARCH_COSTS.single_mode_numbers
     for guess in FIRST_GUESSES[1:2] if many else FIRST_GUESSES:
         try:
             solution = _search(joint, start, guess, controls)
@@ -217,7 +219,7 @@ def integrate_flips(joint: JointObjective, mode: NoiseMode, controls: Controls =
     of ε is skewed, and at a thousand rows the joint mode lies half a standard deviation low; many rows leave nothing of
     that. Without a prior there is nothing to integrate: the estimate is maximum likelihood.
     """
-    if joint.objective.prior is None or joint.objective.rows.n_rows >= MANY_ROWS:
+    if joint.objective.prior is None or joint.objective.rows.n_rows >= ENOUGH_ROWS:
         return mode
     (x, theta), size = joint.split(mode.result.solution.x), joint.belief.n_free
     root = mode.result.solution.local.hessian.inverse_root[:, -size:]

@@ -7,42 +7,16 @@ import numpy as np
 
 from credibly.data.source import Block, MemoryRows
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.objective import MOST_FUSED_COLUMNS, Objective
+from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, pivots_above
-from credibly.numerics.newton import Local, Report, Solution, Status, newton, silent
-from credibly.numerics.quasi_newton import SLOWER, Passes, Start, quasi_newton
+from credibly.numerics.newton import Local, Report, Solution, Start, Status, approach, newton, silent
+from credibly.numerics.settings import SEARCH_COSTS, SearchCosts
 from credibly.numerics.sgd import averaged_sweep
 
-MANY_ROWS = 40_000  # from here on every pass counts, and one mode is worth finding
-MANY_NUMBERS = 300_000  # rows times weights from which on the search starts from the mode of a sample:
-SAMPLE_SHARE = 60  # of so many rows as many as a Hessian costs gradients: where it is dear a good metric is worth more,
-LEAST_SHARE, LARGEST_SHARE = 20, 10  # but at least one row in twenty, and at most one in ten,
-ENOUGH_PER_WEIGHT = 2000  # and no more for each weight, however many rows there are (but for those not in memory);
-ROWS_PER_WEIGHT = 20  # at least so many for each weight,
-MOST_NUMBERS = 10_000_000  # at most so many numbers: 80 megabytes,
-SAMPLE_GROWTH = (4, 16)  # and so many times more rows where
-HONEST = 3  # nats of loss for each weight are not left in the sample: a weight takes half a nat off its own rows
-SAMPLE_CARE = 0.1  # share of the squared distance from the sample's mode to that of all rows which may be left,
-STEP_CARE = 0.2  # and that of one step alone, for which a bound is known,
-SAMPLE_STEPS = 30
-STRAIGHTER = 0.2  # how much less curvature changes from sample to sample than along the way from a start far off
-FIRST_PART = 50  # rows for each weight, from which the way to the mode of a sample starts; at least
-FIRST_ROWS = 1000  # so many: fewer take as long;
-WORTH_A_PART = 4  # the sample has so many times more rows, or more;
-PART_GROWTH = 5  # each later part has so many times more rows, of which one Newton step will do
 RANK = 1e-8  # of a weight's curvature that the weights before it must leave to it: rounding is some 1e-14
-HESSIAN_BASE, COLUMNS_PER_PASS = 1.4, 19  # gradients that a Hessian costs, and columns that make it one more;
-SOFTMAX_BASE, SOFTMAX_COLUMNS_PER_PASS = 1.5, 13  # the same for several classes, columns times classes but one,
-WIDE_BASE, WIDE_COLUMNS_PER_PASS = 2.2, 25  # and where gradients are compiled and Gram matrices are not
-CACHED_NUMBERS = 4_000_000  # of a table: in a larger one a gradient waits for the memory,
-WAITING = 1.75  # so many times as long as it computes,
-FEWEST_GRADIENTS = 1.5  # and a Hessian still costs so many gradients
-FEW_WEIGHTS = 5  # up to which a Hessian is taken to cost no more than a gradient
-READING = 10.0  # passes with the gradient that take as long as reading the rows, where they are not in memory
-UNCONFIRMED_FROM = 5_000  # rows from which Newton may stop without a last pass that only confirms
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,
 STEPS_PER_SWEEP = 16  # more are walked in about so many steps at least
 NEAR = 1e-2  # squared decrement: a tenth of a posterior standard deviation
@@ -56,7 +30,12 @@ class Controls(NamedTuple):
     report: Report = silent
 
 
-def laplace(objective: Objective, start: Array | Start, controls: Controls = Controls()) -> InferenceResult:
+def laplace(
+    objective: Objective,
+    start: Array | Start,
+    controls: Controls = Controls(),
+    costs: SearchCosts = SEARCH_COSTS,
+) -> InferenceResult:
     r"""Approximate the posterior by the Gaussian at its mode.
 
     .. math:: \log Z \approx \log p(y, \hat w) - \log q(\hat w)
@@ -76,38 +55,22 @@ def laplace(objective: Objective, start: Array | Start, controls: Controls = Con
     PRML eq. 4.137, 4.142–4.144 (the determinant is of an M×M matrix and M counts weights, not rows: misprint E-38
     of docs/theory.md).
     """
-    return result_at(objective, _search(objective, start, controls))
+    return result_at(objective, _search(objective, start, controls, costs))
 
 
-def _search(objective: Objective, start: Array | Start, controls: Controls) -> Solution:
+def _search(objective: Objective, start: Array | Start, controls: Controls, costs: SearchCosts) -> Solution:
     tol, max_steps, report = controls
-    if isinstance(start, Start):
-        passes = Passes(objective.expand, objective.gradient, hessian_cost(objective, start.x.size))
-        return quasi_newton(passes, start, tol=tol, max_steps=max_steps, report=report)
-    confirm = objective.rows.n_rows < UNCONFIRMED_FROM
-    return newton(objective.expand, start, tol=tol, max_steps=max_steps, confirm=confirm, report=report)
-
-
-def hessian_cost(objective: Objective, n_weights: int) -> float:
-    """What a pass with the Hessian costs, in passes with the gradient alone: a model of measured times.
-
-    A weighted Gram matrix for every two classes, against a product with every class; for rows that are not in memory,
-    reading costs more than either. For few weights it costs next to nothing more, and is asked for every time: of those
-    a step in another metric may hit the mode by chance, and tell nothing of how fast steps converge.
-    """
-    K, d = len(objective.contrast), n_weights / objective.contrast.shape[1]
-    if n_weights <= FEW_WEIGHTS:
-        return 1.0
-    if K > 1:
-        cost = SOFTMAX_BASE + (K - 1) * d / SOFTMAX_COLUMNS_PER_PASS
-    elif d > MOST_FUSED_COLUMNS:
-        cost = WIDE_BASE + d / WIDE_COLUMNS_PER_PASS
-    else:
-        cost = HESSIAN_BASE + d / COLUMNS_PER_PASS
-        if objective.rows.n_rows * d > CACHED_NUMBERS:
-            cost = max(FEWEST_GRADIENTS, cost / WAITING)
-    reading = 0.0 if isinstance(objective.rows, MemoryRows) else READING
-    return float(reading + cost) / (reading + 1)
+    if not isinstance(start, Start):
+        confirm = objective.rows.n_rows * start.size**2 <= costs.confirmed_numbers
+        return newton(objective.expand, start, tol=tol, max_steps=max_steps, confirm=confirm, report=report)
+    near, last = costs.distances(start.nonlinearity, start.x.size, tol)
+    search = partial(newton, objective.expand, tol=last, max_steps=max_steps, confirm=False, report=report)
+    # Where rows have to be read in every pass, a gradient costs as much as a Hessian.
+    in_memory = isinstance(objective.rows, MemoryRows)
+    try:
+        return search(approach(objective.gradient, start, tol=near) if in_memory else start.x)
+    except NotPositiveDefinite:  # so far out that all curvature is rounded away, or has overflowed
+        return search(start.fallback)
 
 
 def result_at(objective: Objective, solution: Solution) -> InferenceResult:
@@ -123,129 +86,91 @@ def result_at(objective: Objective, solution: Solution) -> InferenceResult:
     )
 
 
-def sampled_start(objective: Objective, start: Array) -> Start | Array:
-    """A point near the mode, and a matrix near the Hessian there, from a sample of many rows.
+def sampled_start(objective: Objective, start: Array, costs: SearchCosts = SEARCH_COSTS) -> Start | Array:
+    """A point near the mode, and a matrix near the Hessian there, from a sample of many rows; else a point to start at.
 
     The mode of a sample is some standard deviations away, and its Hessian some per cent off: gradients of all rows do
     the rest. Few rows, counts under a flat prior (zeros may be separated, and no loss tells) and what is not
     log-concave are left to Newton.
     """
-    n, climb = objective.rows.n_rows, _Climb(objective.rows.n_rows, start)
-    for size in sample_sizes(objective, start.size):
+    if not objective.log_concave or (objective.prior is None and not _has_labels(objective)):
+        return start
+    x = start
+    for size in sample_sizes(objective, start.size, costs):
         rng = np.random.default_rng(0)  # the seed moves only the start, not the mode
         sample = objective.sample(rng, size)
+        rough = _SampleSearch(sample.sample(rng, size // costs.first_share), objective.rows.n_rows, costs)
+        rough.run(x)
+        search = _SampleSearch(sample, objective.rows.n_rows, costs)
+        found = search.run(rough.x)
+        if found is not None:
+            return Start(found.x, found.local.hessian, found.nonlinearity, fallback=start)
+        x = search.x
+    return x
+
+
+class _Separated(Exception):
+    """The rows of a sample are all but separated: its mode is no guide to that of all rows."""
+
+
+class _SampleSearch:
+    """Newton's search for the mode of a sample, and the last point where it was still a guide."""
+
+    def __init__(self, sample: Objective, n_rows: int, costs: SearchCosts) -> None:
+        self.sample, self.costs, self.n_rows = sample, costs, n_rows
+        self.x = np.empty(0)
+
+    def run(self, x: Array) -> Solution | None:
+        """The mode, or None where it is no guide."""
+        self.x = x
+        distance = (
+            x.size * self.n_rows / self.sample.rows.n_rows
+        )  # squared, to that of all rows, in standard deviations
+        self.least_loss = self.costs.least_loss * distance if _has_labels(self.sample) else -np.inf
+        goal = self.costs.sample_accuracy * distance
         try:
-            for part in part_sizes(size, objective, start.size):
-                climb.towards(sample.sample(rng, part))
-            found = climb.mode_of(sample)
-        except (_OverfittedSample, NotPositiveDefinite):
-            continue
-        # Its Hessian is off because the rows are few, and because its mode is not that of all rows.
-        rate = start.size / size * (1 + SLOWER * found.bend * n)
-        return Start(found.x, found.local.hessian, retreat=start, rate=rate, likely_bend=found.bend)
-    return climb.x
-
-
-class _Climb:
-    """A search through ever larger parts of the rows, each from the mode of the one before."""
-
-    def __init__(self, n_rows: int, x: Array) -> None:
-        self.n_rows, self.x = n_rows, x
-        self.bend = np.inf  # what a Newton step leaves of δ², over the square of δ², as the last search has seen it,
-        self.likely_bend = np.inf  # and as it will be from here on
-
-    def towards(self, part: Objective) -> None:
-        """Go to the mode of a part, unless that is no guide."""
-        try:
-            self.mode_of(part)
-        except (_OverfittedSample, NotPositiveDefinite):
-            self.bend = np.inf
-
-    def mode_of(self, part: Objective) -> Solution:
-        """About the mode of a part: with what is known from a smaller one, a single Newton step may be enough."""
-        distance = self.x.size * self.n_rows / part.rows.n_rows  # squared, to that of all rows, in standard deviations
-        watched = _Watched(part, self.x, HONEST * distance)
-        try:
-            found = self._stepped(watched, STEP_CARE * distance) if np.isfinite(self.bend) else None
-            if found is None:
-                found = self._searched(watched, SAMPLE_CARE * distance)
-        except _OverfittedSample:
-            self.x = watched.x
-            raise
+            found = newton(self._expand, x, tol=goal, max_steps=self.costs.sample_steps, confirm=False)
+        except _Separated:
+            return None
+        except NotPositiveDefinite:
+            self.x = x
+            return None
         # Rounding may be taken for curvature by a factorisation.
-        if part.prior is None and not pivots_above(found.local.hessian, RANK):
-            raise NotPositiveDefinite("Columns are constant, or dependent, in this part of the rows.")
+        singular = self.sample.prior is None and not pivots_above(found.local.hessian, RANK)
+        if singular or found.status is not Status.CONVERGED:
+            self.x = x
+            return None
         self.x = found.x
         return found
 
-    def _stepped(self, watched: "_Watched", tol: float) -> Solution | None:
-        """One Newton step, if it is sure to come near enough."""
-        here = watched.expand(self.x)
-        step = -here.hessian.solve(here.grad)
-        expected = self.bend * float(here.grad @ step) ** 2
-        if expected > tol:
-            return None
-        return Solution(self.x + step, here, Status.CONVERGED, 1, expected, self.likely_bend)
-
-    def _searched(self, watched: "_Watched", tol: float) -> Solution:
-        """Newton from here on, which tells how far a step can be trusted."""
-        found = newton(watched.expand, self.x, tol=tol, max_steps=SAMPLE_STEPS)
-        far, self.bend = np.isinf(self.bend), found.bend
-        self.likely_bend = STRAIGHTER * self.bend if far else self.bend
-        return found._replace(bend=self.likely_bend)
+    def _expand(self, x: Array) -> Local:
+        local = self.sample.expand(x)
+        if local.value + self.sample.log_prior(x) < self.least_loss:
+            raise _Separated
+        self.x = x
+        return local
 
 
-def sample_sizes(objective: Objective, n_weights: int) -> list[int]:
-    """How many rows a sample has, and larger ones in case its rows are all but separated; none where Newton is as fast.
-
-    Rows that are not in memory are sampled once: every sample is a pass.
-    """
-    n, outputs = objective.rows.n_rows, objective.contrast.shape[1]
-    needed = ROWS_PER_WEIGHT * n_weights // min(2, outputs)  # a row tells of two classes, or more
-    few = n < UNCONFIRMED_FROM or n * n_weights < MANY_NUMBERS or n < needed
-    unwatched = objective.prior is None and not _labels(objective)
-    if few or unwatched or not objective.log_concave:
-        return []
-    most = min(n // 2, max(needed, MOST_NUMBERS * outputs // n_weights))
-    if not isinstance(objective.rows, MemoryRows):
-        return [min(most, max(needed, n // LEAST_SHARE))]  # a pass costs more than any sample
-    worth = min(n // LARGEST_SHARE, max(n // LEAST_SHARE, int(n * hessian_cost(objective, n_weights) / SAMPLE_SHARE)))
-    size = min(most, max(needed, FIRST_ROWS, min(worth, ENOUGH_PER_WEIGHT * n_weights)))
-    return sorted({size, *(min(most, size * grown) for grown in SAMPLE_GROWTH)})
-
-
-def part_sizes(size: int, objective: Objective, n_weights: int) -> list[int]:
-    """How many rows the parts of a sample have through which a search comes near its mode; none if it is small."""
-    part = max(FIRST_ROWS, FIRST_PART * n_weights // min(2, objective.contrast.shape[1]))
-    sizes: list[int] = []
-    while (2 if sizes else WORTH_A_PART) * part <= size:
-        sizes.append(part)
-        part *= PART_GROWTH
-    return sizes
-
-
-def _labels(objective: Objective) -> bool:
+def _has_labels(objective: Objective) -> bool:
     """Whether a loss of nothing means that every row is fitted without error."""
     return not isinstance(objective.likelihood, Likelihood) or objective.likelihood.two_labels
 
 
-class _OverfittedSample(Exception):
-    """A sample's rows are all but separated: its mode is no guide to that of all rows."""
-
-
-class _Watched:
-    """The objective of a sample, which stops the search where labels are fitted so well that it cannot be true."""
-
-    def __init__(self, sample: Objective, x: Array, least_loss: float) -> None:
-        self.sample, self.x, self.least_loss = sample, x, least_loss if _labels(sample) else -np.inf
-
-    def expand(self, x: Array) -> Local:
-        """As the sample's own."""
-        local = self.sample.expand(x)
-        if local.value + self.sample.log_prior(x) < self.least_loss:
-            raise _OverfittedSample
-        self.x = x
-        return local
+def sample_sizes(objective: Objective, n_weights: int, costs: SearchCosts) -> list[int]:
+    """How many rows a sample has, and larger ones in case it is no guide; none where Newton is as fast."""
+    n = objective.rows.n_rows
+    if n * n_weights < costs.sampled_numbers:
+        return []
+    weights = n_weights / min(2, objective.contrast.shape[1])  # a row tells of two classes, or more
+    least, most = (n // share for share in costs.sample_shares)
+    size = int(np.clip(costs.rows_per_weight * weights, least, most))
+    if size < costs.fewest_per_weight * weights:
+        return []
+    sizes = []
+    while 2 * size <= n:
+        sizes.append(size)
+        size *= costs.sample_growth
+    return sizes
 
 
 def stochastic_gradient(

@@ -1,13 +1,19 @@
 """Minus the log posterior of the weights as a sum over rows: value, gradient and Hessian in one pass.
 
+A pass reads rows as they came: weights are brought to data units before it, and its sums to standardized columns
+after it, so that no standardized copy of a table is ever made.
+
 Notation
 --------
 ====  ==============================================================  ==================
-Z     rows of the design                                              (n, D)
+X     rows as they came                                               (n, d)
+Z     rows of the design: standardized columns, ones last             (n, D)
 W     weight vectors, one per class (one in all for two classes)      (K, D)
 x     free weights: W flattened, or what W is a combination of        (M,)
 f     scores ZWᵀ                                                      (n,) or (n, K)
 ====  ==============================================================  ==================
+
+Functions of a block take rows X and weights W with as many columns, or with one more: the intercepts, last.
 """
 
 from collections.abc import Callable
@@ -17,44 +23,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import WORTH_THREADS, Block, MemoryRows, Rows, Sums, add
+from credibly.data.source import Block, Rows, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.contrasts import CANCELLED, ROUGH, ClassWeights, Contrast
-from credibly.inference.first_step import stretch_from_zero
 from credibly.inference.frame import Frame
 from credibly.inference.prior_density import PriorDensity
-from credibly.inference.shared_table import SharedTable
-from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, Likelihood
-from credibly.model.likelihoods.families import Poisson
-from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, ThresholdForm
+from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical, NoisyExpansion
-from credibly.model.likelihoods.links import Log
-from credibly.model.likelihoods.proportions import Bernoulli
-from credibly.numerics import fused
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
-from credibly.numerics.linalg import PSD, DesignMatrix, is_sparse, softmax_information, weighted_gram
+from credibly.numerics.linalg import PSD, DesignMatrix, bordered_gram, softmax_gram, weighted_gram
 from credibly.numerics.newton import Local
 
-MOST_FUSED_COLUMNS = 256  # beyond that a tile of the kernel leaves the cache, and BLAS is as fast
-MOST_FUSED_WEIGHTS = 2048  # of all classes: a block's information is held for each thread, and added to the others'
-FUSED_NUMBERS = 250_000  # in a block, which the kernel cuts into tiles of its own: a third of a millisecond
-STORED_NUMBERS = 1_000_000  # of rows elsewhere, whose partitions are shared out, not their blocks
-FEWEST_FUSED_ROWS = 2048
+FARTHEST = 100.0  # spreads between a column's mean and zero: squares then lose four digits of sixteen
 
-
-class Raw(NamedTuple):
-    """Rows as they came, and the frame that makes a design of them: what a compiled kernel walks over itself."""
-
-    rows: Rows
-    frame: Frame
-
-    @classmethod
-    def of(cls, rows: Rows, frame: Frame) -> "Raw":
-        """Rows in blocks that suit the kernel."""
-        numbers = FUSED_NUMBERS if isinstance(rows, MemoryRows) else STORED_NUMBERS
-        return cls(rows.in_blocks(max(FEWEST_FUSED_ROWS, numbers // (frame.center.size + 1))), frame)
+# --- one block of rows ----------------------------------------------------------------------------
 
 
 class RowSlopes(NamedTuple):
@@ -65,9 +49,21 @@ class RowSlopes(NamedTuple):
     curvature: Array | NoisyExpansion  # (b,), or the K probabilities (b, K), or what else K scores need
 
 
+def class_scores(X: DesignMatrix, W: Array) -> Array:
+    """The K scores of every row, (b, K)."""
+    d = X.shape[1]
+    f = np.asarray(X @ W[:, :d].T)
+    if W.shape[1] > d:
+        f += W[:, d]
+    return f
+
+
 def scores(rows: Block, W: Array) -> Array:
-    """The score of every row of a block for one weight vector."""
-    f = np.asarray(rows.X @ W[0])
+    """The score of every row of a block for one weight vector, offsets added, (b,)."""
+    d = rows.X.shape[1]
+    f = np.asarray(rows.X @ W[0, :d])
+    if W.shape[1] > d:
+        f += W[0, d]
     return f if rows.offset is None else f + rows.offset
 
 
@@ -87,7 +83,7 @@ def _(likelihood: Likelihood, rows: Block, W: Array) -> RowSlopes:
 
 @row_slopes.register
 def _(likelihood: Categorical, rows: Block, W: Array) -> RowSlopes:
-    at = likelihood.expand(rows.y, rows.X @ W.T)
+    at = likelihood.expand(rows.y, class_scores(rows.X, W))
     if rows.weight is None:
         return RowSlopes(*at)
     return RowSlopes(at.log_prob * rows.weight, at.grad * rows.weight[:, None], at.proba)
@@ -95,45 +91,50 @@ def _(likelihood: Categorical, rows: Block, W: Array) -> RowSlopes:
 
 @row_slopes.register
 def _(likelihood: NoisyCategorical, rows: Block, W: Array) -> RowSlopes:
-    at = likelihood.expand(rows.y, rows.X @ W.T)
+    at = likelihood.expand(rows.y, class_scores(rows.X, W))
     if rows.weight is None:
         return RowSlopes(at.log_prob, at.grad, at)
     return RowSlopes(at.log_prob * rows.weight, at.grad * rows.weight[:, None], at)
 
 
+def score(X: DesignMatrix, grad: Array, *, intercept: bool = False) -> Array:
+    """Gradient of the log likelihood in the flattened weights, from that in the scores."""
+    by_column = np.atleast_2d(np.asarray((X.T @ grad).T))
+    if intercept:
+        by_column = np.column_stack([by_column, np.atleast_1d(grad.sum(axis=0))])
+    return by_column.reshape(-1)
+
+
 @singledispatch
-def information(likelihood: AnyLikelihood, rows: Block, slopes: RowSlopes) -> Array:
+def information(likelihood: AnyLikelihood, rows: Block, slopes: RowSlopes, *, intercept: bool = False) -> Array:
     """Minus the Hessian of a block's log likelihood in the flattened weights."""
     raise TypeError(f"no information matrix is known for {likelihood!r}")
 
 
 @information.register
-def _(likelihood: Likelihood, rows: Block, slopes: RowSlopes) -> Array:
-    return weighted_gram(rows.X, np.asarray(slopes.curvature))
+def _(likelihood: Likelihood, rows: Block, slopes: RowSlopes, *, intercept: bool = False) -> Array:
+    return (bordered_gram if intercept else weighted_gram)(rows.X, np.asarray(slopes.curvature))
 
 
 @information.register
-def _(likelihood: Categorical, rows: Block, slopes: RowSlopes) -> Array:
-    K, proba = likelihood.n_classes, np.asarray(slopes.curvature)
-    products = (proba[:, j] * proba[:, k] for j in range(K) for k in range(j))
-    weighted = products if rows.weight is None else (product * rows.weight for product in products)
-    return softmax_information((weighted_gram(rows.X, weight) for weight in weighted), K, rows.X.shape[1])
+def _(likelihood: Categorical, rows: Block, slopes: RowSlopes, *, intercept: bool = False) -> Array:
+    return softmax_gram(rows.X, np.asarray(slopes.curvature), rows.weight, intercept=intercept)
 
 
 @information.register
-def _(likelihood: NoisyCategorical, rows: Block, slopes: RowSlopes) -> Array:
+def _(likelihood: NoisyCategorical, rows: Block, slopes: RowSlopes, *, intercept: bool = False) -> Array:
     assert isinstance(slopes.curvature, NoisyExpansion)
-    return block_gram(rows, likelihood.curvature(slopes.curvature))
+    return block_gram(rows, likelihood.curvature(slopes.curvature), intercept=intercept)
 
 
-def block_gram(rows: Block, C: Array) -> Array:
+def block_gram(rows: Block, C: Array, *, intercept: bool = False) -> Array:
     """Σ_n C_n ⊗ zzᵀ for symmetric K×K matrices C_n, one per row, of either sign."""
-    K, D = C.shape[-1], rows.X.shape[1]
+    K, D, gram = C.shape[-1], rows.X.shape[1] + intercept, bordered_gram if intercept else weighted_gram
     total = np.zeros((K, D, K, D))
     for j in range(K):
         for k in range(j + 1):
             weight = C[:, j, k] if rows.weight is None else C[:, j, k] * rows.weight
-            total[j, :, k] = total[k, :, j] = weighted_gram(rows.X, weight)
+            total[j, :, k] = total[k, :, j] = gram(rows.X, weight)
     return total.reshape(K * D, K * D)
 
 
@@ -156,85 +157,42 @@ def _(likelihood: Categorical, rows: Block, W: Array) -> Array:
 
 @expected_information.register
 def _(likelihood: NoisyCategorical, rows: Block, W: Array) -> Array:
-    return block_gram(rows, likelihood.information(np.asarray(rows.X @ W.T)))
+    return block_gram(rows, likelihood.information(class_scores(rows.X, W)))
 
 
-def score(Z: DesignMatrix, grad: Array) -> Array:
-    """Gradient of the log likelihood in the flattened weights, from that in the scores."""
-    return np.asarray((Z.T @ grad).T).reshape(-1)
-
-
-def _generic(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
-    rows = block.counted
+def expanded_block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
+    """Log likelihood of a block, its score, and minus its Hessian, in the flattened weights."""
+    rows, intercept = block.counted, W.shape[1] > block.X.shape[1]
     slopes = row_slopes(likelihood, rows, W)
     with np.errstate(invalid="ignore"):  # a score without a mean shows in the value
-        return float(slopes.log_prob.sum()), score(rows.X, slopes.grad), information(likelihood, rows, slopes)
+        return (
+            float(slopes.log_prob.sum()),
+            score(rows.X, slopes.grad, intercept=intercept),
+            information(likelihood, rows, slopes, intercept=intercept),
+        )
 
 
-def _generic_gradient(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
-    rows = block.counted
-    return (score(rows.X, row_slopes(likelihood, rows, W).grad),)
+def gradient_block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
+    """The score of a block alone."""
+    rows, intercept = block.counted, W.shape[1] > block.X.shape[1]
+    return (score(rows.X, row_slopes(likelihood, rows, W).grad, intercept=intercept),)
 
 
-def _fused(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
-    return fused.sums(kind, block.counted, frame, W)
+# --- all rows -------------------------------------------------------------------------------------
 
 
-def _fused_gradient(block: Block, kind: str, frame: Frame, W: Array) -> Sums:
-    return (fused.gradient(kind, block.counted, frame, W),)
+class RawRows(NamedTuple):
+    """Rows as they came, and the frame that makes a design of them."""
 
+    rows: Rows
+    frame: Frame
 
-class Pass(NamedTuple):
-    """A sum over rows, by a compiled kernel and by NumPy."""
-
-    compiled: Callable[..., Sums]
-    generic: Callable[..., Sums]
-    shared: Callable[[SharedTable, Array], Sums]  # the compiled one over a table in memory
-    in_place: bool  # whether the compiled one may read wide rows where they lie
-
-
-EXPANSION = Pass(_fused, _generic, SharedTable.sums, in_place=False)
-GRADIENT = Pass(_fused_gradient, _generic_gradient, SharedTable.gradient, in_place=True)
-
-
-@singledispatch
-def compiled_kind(likelihood: AnyLikelihood) -> str | None:
-    """The name of the compiled kernel that gives what this likelihood's `expand` gives, if there is one."""
-    return None
-
-
-compiled_kind.register(BernoulliLogit, lambda likelihood: "logit")
-compiled_kind.register(BernoulliProbit, lambda likelihood: "probit")
-compiled_kind.register(Categorical, lambda likelihood: fused.SOFTMAX)
-
-
-@compiled_kind.register
-def _(likelihood: FamilyLikelihood) -> str | None:
-    family, form = likelihood.family, likelihood.form
-    if isinstance(family, Bernoulli) and isinstance(form, ThresholdForm):  # not the binomial: shares have two sides
-        return compiled_kind(form.threshold)
-    return "poisson" if isinstance(family, Poisson) and isinstance(likelihood.link, Log) else None
-
-
-def stretch(likelihood: AnyLikelihood, x: Array, log_likelihood: float) -> Callable[[float], float] | None:
-    """How much longer a Newton step from x should be than it is, by δ², where that is known."""
-    known = compiled_kind(likelihood) == "logit" and not x.any()
-    return partial(stretch_from_zero, log_likelihood) if known else None
-
-
-def read_in_place(kind: str, rows: Rows) -> bool:
-    """Whether a compiled gradient makes no tiles of these rows, so that any number of columns will do."""
-    X = rows.X if isinstance(rows, MemoryRows) else None
-    return kind != fused.SOFTMAX and isinstance(X, np.ndarray) and bool(X.flags.c_contiguous)
-
-
-def compiled_pays(kind: str, rows: Rows, W: Array, walk: Pass = EXPANSION) -> bool:
-    """Whether the compiled kernel can walk these rows, and is worth it."""
-    with_offset = isinstance(rows, MemoryRows) and not is_sparse(rows.X)  # kernels of one score add offsets
-    dense = rows.plain or (with_offset and kind != fused.SOFTMAX)
-    narrow = W.shape[1] <= MOST_FUSED_COLUMNS or (walk.in_place and read_in_place(kind, rows))
-    small = narrow and W.size <= MOST_FUSED_WEIGHTS
-    return dense and small and fused.pays(kind, rows.n_rows * W.size)
+    @classmethod
+    def of(cls, rows: Rows, frame: Frame) -> "RawRows":
+        """Columns far from zero are centred in every block: sums of squares would lose the digits of their spread."""
+        if (np.abs(frame.center) <= FARTHEST * frame.scale).all():
+            return cls(rows, frame)
+        return cls(rows.through(frame.centred), replace(frame, center=np.zeros_like(frame.center)))
 
 
 @dataclass(frozen=True)
@@ -249,8 +207,8 @@ class Objective:
     contrast : (K, J) array
         Weight vector k is Σ_j contrast[k, j] x_j: the identity, unless softmax is to be fitted without a prior, where
         only K - 1 combinations of the K vectors are determined.
-    raw : Raw, optional
-        The same rows before the design was made of them, for likelihoods that have a compiled kernel.
+    raw : RawRows, optional
+        The same rows before the design was made of them: passes over those are faster.
     least_pivot : float
         Of Cholesky's factor of a Hessian, below which classes that are shifted alike get a factorisation of their own.
     """
@@ -259,7 +217,7 @@ class Objective:
     rows: Rows
     prior: PriorDensity | None
     contrast: Array
-    raw: Raw | None = None
+    raw: RawRows | None = None
     least_pivot: float = CANCELLED
 
     def sample(self, rng: np.random.Generator, size: int) -> "Objective":
@@ -268,20 +226,19 @@ class Objective:
         n_classes = 2 * likelihood.two_labels if isinstance(likelihood, Likelihood) else likelihood.n_classes
         if self.raw is None:
             return replace(self, rows=self.rows.sample(rng, size, n_classes), least_pivot=ROUGH)
-        rows, frame = self.raw.rows.sample(rng, size, n_classes), self.raw.frame
-        if rows.X.size < WORTH_THREADS:
-            rows = rows.on_threads(1)  # looked at a few times only: helpers would come too late
-        return replace(self, rows=rows.through(frame.design), raw=Raw.of(rows, frame), least_pivot=ROUGH)
+        rows = self.raw.rows.sample(rng, size, n_classes)
+        raw = self.raw._replace(rows=rows)
+        return replace(self, rows=rows.through(raw.frame.design), raw=raw, least_pivot=ROUGH)
 
     def expand(self, x: Array) -> Local:
         """Value, gradient and Hessian at x: one pass over the rows."""
-        log_likelihood, gradient, hessian = self._sum(EXPANSION, self.chain.weights(x))
+        log_likelihood, gradient, hessian = self._sum(expanded_block, x)
         value = -float(log_likelihood) - self.log_prior(x)
-        grad = self._prior_pull(x) - self.chain.free(np.asarray(gradient))
-        information = self.chain.free_both(np.asarray(hessian))
+        grad = self._prior_pull(x) - self.chain.free(self._in_frame(gradient))
+        information = self.chain.free_both(self._in_frame(self._in_frame(hessian).T))
         precision = partial(self.chain.precision, information, self.prior, x, self.least_pivot)
         if self.log_concave:
-            return Local(value, grad, precision(), stretch=stretch(self.likelihood, x, float(log_likelihood)))
+            return Local(value, grad, precision())
         stand_in = partial(self.stand_in, x)
         try:
             return Local(value, grad, precision(), stand_in=stand_in)
@@ -306,23 +263,19 @@ class Objective:
 
     def gradient(self, x: Array) -> Array:
         """The gradient at x alone: a cheaper pass over the rows."""
-        (grad,) = self._sum(GRADIENT, self.chain.weights(x))
-        return self._prior_pull(x) - self.chain.free(np.asarray(grad))
+        (grad,) = self._sum(gradient_block, x)
+        return self._prior_pull(x) - self.chain.free(self._in_frame(grad))
 
-    def _sum(self, walk: Pass, W: Array) -> Sums:
-        """A sum over rows by a compiled kernel, where the likelihood has one and it pays, else by NumPy."""
-        kind, raw = compiled_kind(self.likelihood), self.raw
-        if kind is not None and raw is not None and compiled_pays(kind, raw.rows, W, walk):
-            if self._table is not None:
-                return walk.shared(self._table, W)
-            return raw.rows.sum(partial(walk.compiled, kind=kind, frame=raw.frame, W=W), add)
-        return self.rows.sum(partial(walk.generic, likelihood=self.likelihood, W=W), add)
+    def _sum(self, block: Callable[..., Sums], x: Array) -> Sums:
+        W = self.chain.weights(x)
+        if self.raw is None:
+            return self.rows.sum(partial(block, likelihood=self.likelihood, W=W), add)
+        return self.raw.rows.sum(partial(block, likelihood=self.likelihood, W=self.raw.frame.to_data(W)), add)
 
-    @cached_property
-    def _table(self) -> SharedTable | None:
-        """The rows, where they are one table in memory that threads can share."""
-        kind, raw = compiled_kind(self.likelihood), self.raw
-        return None if kind is None or raw is None else SharedTable.of(kind, raw.rows, raw.frame, len(self.contrast))
+    def _in_frame(self, by_weight: Array | float) -> Array:
+        """The chain rule on the first axis of what a pass has summed up, from its weights to those of the frame."""
+        by_weight = np.asarray(by_weight)
+        return by_weight if self.raw is None else self.raw.frame.gradient(by_weight, len(self.contrast))
 
     def batch_gradient(self, batch: Block, x: Array, share: float) -> Array:
         """The gradient at x estimated from a batch that is this share of all rows."""

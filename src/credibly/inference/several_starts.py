@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 
 from credibly.data.source import Block, MemoryRows
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.laplace import MANY_ROWS, Controls, laplace, sampled_start
+from credibly.inference.laplace import Controls, laplace, sampled_start
 from credibly.inference.objective import Objective, row_slopes
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.inference.prior_density import PriorDensity
@@ -17,6 +17,7 @@ from credibly.model.likelihoods.kinds import AnyLikelihood, concave_relative
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix
+from credibly.numerics.settings import SEARCH_COSTS
 
 DRAWS, MORE_DRAWS = 2, 8  # starts drawn around the mode of a log-concave relative
 SMALL = 1000  # numbers in a table for which a search takes no time, and modes are many
@@ -34,7 +35,7 @@ def best_laplace(objective: Objective, start: Array, controls: Controls = Contro
     """
     results, failure = [], None
     points = _around_relative(objective, start, controls)
-    for point in points if _few_searches(objective) and points else [start, *points]:
+    for point in points if _few_searches(objective, start) and points else [start, *points]:
         try:
             results.append(laplace(objective, point, controls))
         except NotPositiveDefinite as error:  # a flat prior far out: another start may do
@@ -44,9 +45,10 @@ def best_laplace(objective: Objective, start: Array, controls: Controls = Contro
     return max(results, key=_rank)
 
 
-def _few_searches(objective: Objective) -> bool:
+def _few_searches(objective: Objective, start: Array) -> bool:
     """Many rows leave one mode worth finding, and every pass counts; so it does where SciPy takes its time."""
-    return objective.rows.n_rows >= MANY_ROWS or isinstance(objective.likelihood, BernoulliDistribution)
+    many = objective.rows.n_rows * start.size >= SEARCH_COSTS.single_mode_numbers
+    return many or isinstance(objective.likelihood, BernoulliDistribution)
 
 
 def _rank(result: InferenceResult) -> tuple[bool, float]:
@@ -65,7 +67,7 @@ def _around_relative(objective: Objective, start: Array, controls: Controls) -> 
         except NotPositiveDefinite:  # without a prior and with separated classes it has no mode
             continue
         points.append(found.mean)
-        if _few_searches(objective):
+        if _few_searches(objective, start):
             break
         if isinstance(objective.likelihood, LabelNoise | NoisyCategorical):
             points.extend([*_trimmed(relative, found.mean, controls), *(steep * found.mean for steep in STEEPER)])

@@ -13,7 +13,6 @@ Nobody else in the package calls a Cholesky routine or forms an inverse.
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeAlias
 
@@ -27,6 +26,7 @@ from credibly.numerics.caching import cached_property
 
 MIRRORED = 256  # rows of a triangle mirrored at a time, so that both sides stay in the cache
 LARGEST_SCRATCH = 1_000_000  # numbers kept by a thread
+SOFTMAX_NUMBERS = 200_000  # of all classes, multiplied at a time: they stay in the cache
 LONG_ROW = 10  # columns from which on weights are multiplied row by row
 
 DesignMatrix: TypeAlias = Array | csr_array
@@ -354,21 +354,75 @@ def weighted_gram(Z: DesignMatrix, weight: Array) -> Array:
     return np.asarray(rooted @ rooted.T)
 
 
-def softmax_information(grams: Iterable[Array], K: int, D: int) -> Array:
-    """Σ_n (diag(p) - ppᵀ) ⊗ zzᵀ, (K·D, K·D), from the sums of p_j p_k zzᵀ for the pairs of classes j > k.
-
-    A diagonal block is what its row lacks: p_j (1 - p_j) is Σ_k p_j p_k, and nothing cancels.
+def bordered_gram(X: DesignMatrix, weight: Array) -> Array:
+    """Zᵀ diag(weight) Z for Z = (X, 1): the Gram matrix of X and a column of ones.
 
     Examples
     --------
-    >>> softmax_information([np.array([[0.25]])], 2, 1)
-    array([[ 0.25, -0.25],
-           [-0.25,  0.25]])
+    >>> bordered_gram(np.array([[1.0], [3.0]]), np.array([1.0, 0.5]))
+    array([[5.5, 2.5],
+           [2.5, 1.5]])
     """
+    d = X.shape[1]
+    total = np.empty((d + 1, d + 1))
+    total[:d, :d] = weighted_gram(X, weight)
+    total[:d, d] = total[d, :d] = X.T @ weight
+    total[d, d] = weight.sum()
+    return total
+
+
+def softmax_gram(X: DesignMatrix, proba: Array, weight: Array | None, *, intercept: bool) -> Array:
+    r"""The information of K weight vectors in rows of K class probabilities.
+
+    .. math:: \sum_n w_n (\operatorname{diag}(p_n) - p_n p_n^\top) \otimes z_n z_n^\top
+
+    Blocks of two classes come from one product of all (p_k z)_k with themselves. A block of one class is what its row
+    lacks: p_j (1 - p_j) is Σ_k p_j p_k over the others, and nothing cancels.
+
+    Parameters
+    ----------
+    X : (n, d) array
+    proba : (n, K) array
+    weight : (n,) array or None
+    intercept : bool
+        Whether z is (x, 1), and not x.
+
+    Returns
+    -------
+    (K·D, K·D) array
+
+    Examples
+    --------
+    >>> softmax_gram(np.array([[2.0]]), np.array([[0.5, 0.5]]), None, intercept=False)
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
+    K, D = proba.shape[1], X.shape[1] + intercept
+    if weight is not None:
+        proba = proba * np.sqrt(weight)[:, None]
     total = np.zeros((K, D, K, D))
-    pairs = ((j, k) for j in range(K) for k in range(j))
-    for (j, k), gram in zip(pairs, grams, strict=True):
-        total[j, :, k] = total[k, :, j] = -gram
-        total[j, :, j] += gram
-        total[k, :, k] += gram
+    if isinstance(X, csr_array):  # a product of a sparse matrix for every two classes
+        for j in range(K):
+            for k in range(j):
+                pair = proba[:, j] * proba[:, k]
+                total[j, :, k] = total[k, :, j] = -(bordered_gram if intercept else weighted_gram)(X, pair)
+    else:
+        _subtract_products(total.reshape(K * D, K * D), X, proba, intercept)
+    for k in range(K):
+        total[k, :, k] = 0.0
+        total[k, :, k] = -total[k].sum(axis=1)
     return total.reshape(K * D, K * D)
+
+
+def _subtract_products(total: Array, X: Array, proba: Array, intercept: bool) -> None:
+    """Take the products of all (p_k z)_k with themselves off a (K·D, K·D) array, some rows at a time."""
+    (K, d), D = (proba.shape[1], X.shape[1]), X.shape[1] + intercept
+    step = max(1, SOFTMAX_NUMBERS // (K * D))
+    for i in range(0, len(proba), step):
+        p = proba[i : i + step]
+        flat = scratch(len(p), K * D)
+        pz = flat.reshape(len(p), K, D)
+        np.multiply(p[:, :, None], X[i : i + step, None, :], out=pz[:, :, :d])
+        if intercept:
+            pz[:, :, d] = p
+        total -= flat.T @ flat

@@ -1,5 +1,8 @@
 """Damped Newton: it returns, and says how it went.
 
+Where a Hessian is dear and one nearby is known (of a sample of the rows, of a problem like this one), `approach` comes
+close to the minimum by gradients alone, and Newton does the rest.
+
 Notation
 --------
 ====  ===============================================================  ======
@@ -8,10 +11,15 @@ g, H  gradient and Hessian of the objective at x                       (d,), (d,
 δ²    squared Newton decrement gᵀH⁻¹g: the squared distance to the     scalar
       minimum of the local quadratic in units of H^(-1/2); for a log
       posterior, in posterior standard deviations (and δ²/2 in nats)
+B     a matrix near the Hessian                                        (d, d)
+s, y  a step, and by how much the gradient changed over it             (d,)
+κ²    what a Newton step leaves: δ² after it is κ²(δ²)²; over it the   scalar
+      Hessian changes by about κδ of itself
 ====  ===============================================================  ======
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
@@ -22,13 +30,12 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
-HESSIAN_CHANGE = 5e-11  # relative, over the last step: two ways to one mode then have one covariance to 1e-10
-MARGIN = 10  # of what is promised of a point that was not looked at
-FAR = 1.0  # squared decrement from which on nothing is known of the next one
 NEARLY_THERE = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
-LENGTHS = tuple(0.5**halvings for halvings in range(HALVINGS))
 ROUNDING = 16 * float(np.finfo(float).eps)
+FALLING = 0.25  # by which δ² must fall in a step with an approximate Hessian, or that is of no use
+FIRST_RATE = 0.05  # by which it falls in the first of them, as a guess: the Hessian of a sample is a fifth off
+MOST_GRADIENTS = 10  # such steps, after which the Hessian is worth its cost
 
 
 class Status(Enum):
@@ -149,7 +156,6 @@ class Local(NamedTuple):
     replaced: bool = False  # whether the Hessian was not positive definite and another matrix stands in for it
     exact: bool = True  # False where another matrix takes the Hessian's place everywhere
     stand_in: "Callable[[], PSD] | None" = None  # that matrix, where a step along the Hessian's may fail
-    stretch: "Callable[[float], float] | None" = None  # of δ²: how many times as long a Newton step from here should be
 
 
 class Solution(NamedTuple):
@@ -159,8 +165,8 @@ class Solution(NamedTuple):
     local: Local
     status: Status
     steps: int  # points at which the objective was expanded and kept, at least 1
-    decrement: float  # δ² at x
-    bend: float = np.inf  # bound on what a Newton step leaves of δ², over the square of δ², where that was looked at
+    decrement: float  # δ² at the last of them
+    nonlinearity: float = np.inf  # κ², as the last full step has shown it
 
 
 Expand = Callable[[Array], Local]
@@ -171,11 +177,14 @@ def silent(step: int, value: float, decrement: float) -> None:
     """Report nothing."""
 
 
+# --- Newton ---------------------------------------------------------------------------------------
+
+
 def newton(
     expand: Expand,
     x: Array,
     *,
-    tol: float = 1e-20,
+    tol: float = 1e-10,
     max_steps: int = 100,
     confirm: bool = True,
     report: Report = silent,
@@ -183,10 +192,11 @@ def newton(
     """Minimise a function by Newton steps, halved until they help enough.
 
     Undamped Newton can diverge on a convex function (E-5 of docs/theory.md), so every step must deliver a share of the
-    decrease its quadratic promises. The stopping rule δ² ≤ `tol` does not depend on the units of x. Once δ²
-    is below what the objective's own rounding can show, a step that no longer lowers δ² has reached the floor of
-    floating-point numbers and counts as converged too. Where a function is not convex its `expand` puts a positive
-    definite matrix in the Hessian's place and says so; every step still goes downhill, and the status tells.
+    decrease its quadratic promises. The stopping rule δ² ≤ `tol` does not depend on the units of x, and the step from
+    there is still taken: quadratic convergence leaves about tol² of δ². Once δ² is below what the objective's own
+    rounding can show, a step that no longer lowers it has reached the floor of floating-point numbers and counts as
+    converged too. Where a function is not convex its `expand` puts a positive definite matrix in the Hessian's place
+    and says so; every step still goes downhill, and the status tells.
 
     Parameters
     ----------
@@ -197,11 +207,10 @@ def newton(
     tol : float
         Goal for the squared decrement.
     max_steps : int
-        Largest number of Newton steps.
+        Largest number of Newton steps before the last.
     confirm : bool
-        Whether the last point is expanded too. Without, a step is the last when the quadratic convergence seen so far
-        leaves no doubt (a tenfold margin) that it meets `tol` and moves the Hessian by less than 5e-11; the Hessian
-        returned is then the one before it.
+        Whether the objective is expanded where the last step leads, so that the Hessian is that of the minimum itself.
+        Without, it is the one before that step, which is √tol standard deviations away at most.
     report : function of (step, value, squared decrement)
         Called at every point that is kept.
 
@@ -212,44 +221,47 @@ def newton(
     <Status.CONVERGED: 'Converged.'>
     """
     here = expand(x)
-    last_decrement, replaced, bend, longer = np.inf, False, np.inf, 0.0
+    last_decrement, replaced, nonlinearity = np.inf, False, np.inf
     for step in range(max_steps + 1):
         direction = -here.hessian.solve(here.grad)
         decrement = float(-here.grad @ direction)
         report(step, here.value, decrement)
         replaced = replaced or here.replaced
-        if 0 < last_decrement * last_decrement < np.inf:  # a stretched step leaves less than the Newton step would have
-            bend = max(decrement, longer**2 * last_decrement) / last_decrement**2
-        if decrement <= tol or at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact):
-            return Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, bend)
-        expected = _expected_decrement(decrement, last_decrement)
-        hessian_there = MARGIN**2 * expected <= HESSIAN_CHANGE**2 * decrement
-        if not (confirm or here.replaced) and MARGIN * expected <= tol and hessian_there:
-            arrived = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
-            return Solution(x + direction, arrived, _goal_reached(here, replaced), step + 1, expected, bend)
+        if 0 < last_decrement < np.inf:
+            nonlinearity = decrement / last_decrement / last_decrement
+        floor = at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact)
+        if decrement <= tol or floor:
+            found = Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, nonlinearity)
+            return found if floor or here.replaced else _last_step(expand, found, direction, confirm, report)
         if step == max_steps:
-            return Solution(x, here, Status.STEP_LIMIT, step + 1, decrement, bend)
-        # What is promised of the last step is learnt from the one before, which is then a Newton step.
-        longest = 1.0 if here.stretch is None or decrement < FAR else here.stretch(decrement)
-        moved, longer = _damped_step(expand, x, here, direction, decrement, longest), longest - 1
+            return Solution(x, here, Status.STEP_LIMIT, step + 1, decrement)
+        moved = _damped_step(expand, x, here, direction, decrement)
         if moved is None and here.stand_in is not None:
             replaced, direction = True, -here.stand_in().solve(here.grad)
             moved = _damped_step(expand, x, here, direction, float(-here.grad @ direction))
         if moved is None:
-            return Solution(x, here, Status.STALLED, step + 1, decrement, bend)
+            return Solution(x, here, Status.STALLED, step + 1, decrement)
         (x, here), last_decrement = moved, decrement
     raise AssertionError("unreachable: the loop returns")
+
+
+def _last_step(expand: Expand, found: Solution, direction: Array, confirm: bool, report: Report) -> Solution:
+    """The solution one Newton step further, looked at or not."""
+    x, here = found.x + direction, found.local
+    if not confirm:
+        return found._replace(x=x, local=Local(here.value - found.decrement / 2, np.zeros_like(x), here.hessian))
+    there = expand(x)
+    decrement = _decrement(there.grad, there.hessian)
+    if there.replaced or not decrement < found.decrement:  # rounding has the last word
+        return found
+    report(found.steps, there.value, decrement)
+    return found._replace(x=x, local=there, steps=found.steps + 1, decrement=decrement)
 
 
 def _goal_reached(here: Local, replaced: bool) -> Status:
     if here.replaced:
         return Status.SADDLE
     return Status.CURVATURE_REPLACED if replaced else Status.CONVERGED
-
-
-def _expected_decrement(decrement: float, last_decrement: float) -> float:
-    """δ² after the next full step: quadratic convergence squares δ² and keeps its factor."""
-    return decrement**2 * (decrement / last_decrement**2) if last_decrement < FAR else np.inf
 
 
 def rounding(value: float) -> float:
@@ -267,9 +279,10 @@ def at_rounding_floor(value: float, decrement: float, last_decrement: float, *, 
 
 
 def _damped_step(
-    expand: Expand, x: Array, here: Local, direction: Array, decrement: float, longest: float = 1.0
+    expand: Expand, x: Array, here: Local, direction: Array, decrement: float
 ) -> tuple[Array, Local] | None:
-    for t in LENGTHS if longest == 1 else (longest, *LENGTHS):
+    for halvings in range(HALVINGS):
+        t = 0.5**halvings
         target = x + t * direction
         try:
             there = expand(target)
@@ -284,3 +297,91 @@ def _damped_step(
 
 def _decrement(grad: Array, hessian: PSD) -> float:
     return float(grad @ hessian.solve(grad))
+
+
+# --- gradients in the metric of another Hessian ---------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A matrix near the Hessian, and the pairs (s, y) that correct it: the B of L-BFGS.
+
+    Examples
+    --------
+    >>> H = np.array([[2.0, 0.5], [0.5, 1.0]])
+    >>> metric = Metric(PSD(np.eye(2)))
+    >>> for step in np.eye(2):
+    ...     metric = metric.learn(step, H @ step)
+    >>> metric.solve(H[1])  # the last pair is met exactly
+    array([0., 1.])
+    """
+
+    base: PSD
+    pairs: tuple[tuple[Array, Array], ...] = field(default=())
+
+    def learn(self, step: Array, change: Array) -> "Metric":
+        """With one more pair; one that shows no curvature is left out."""
+        return replace(self, pairs=(*self.pairs, (step, change))) if step @ change > 0 else self
+
+    def solve(self, gradient: Array) -> Array:
+        """B⁻¹g by the two-loop recursion (Nocedal & Wright 2006, Alg. 7.4)."""
+        q, shares = gradient, []
+        for step, change in reversed(self.pairs):
+            share = (step @ q) / (step @ change)
+            q = q - share * change
+            shares.append(share)
+        r = self.base.solve(q)
+        for (step, change), share in zip(self.pairs, reversed(shares), strict=True):
+            r = r + (share - (change @ r) / (step @ change)) * step
+        return r
+
+
+class Start(NamedTuple):
+    """A point near the minimum, a matrix near the Hessian there, and how far a Newton step can be trusted."""
+
+    x: Array  # (d,)
+    metric: PSD
+    nonlinearity: float  # κ²
+    fallback: Array  # where to start if x turns out to be no place to start from
+
+
+def approach(gradient: Callable[[Array], Array], start: Start, *, tol: float, rate: float = FIRST_RATE) -> Array:
+    """Come close to the minimum of a convex function by gradients alone, in the metric of a start.
+
+    Ends at a point where δ² is likely to be at most `tol`, as it falls from step to step; or where steps have stopped
+    to help, and the Hessian is needed.
+
+    Parameters
+    ----------
+    gradient : function of an (d,) array
+    start : Start
+    tol : float
+        Goal for δ², in the metric.
+    rate : float
+        By which δ² is expected to fall in the first step.
+
+    Returns
+    -------
+    (d,) array
+
+    Examples
+    --------
+    >>> H = np.array([[2.0, 0.5], [0.5, 1.0]])
+    >>> start = Start(np.array([3.0, 4.0]), PSD.of(1.1 * H, "near H"), nonlinearity=0.0, fallback=np.zeros(2))
+    >>> bool(np.abs(approach(lambda x: H @ x, start, tol=1e-10)).max() < 1e-5)
+    True
+    """
+    x, metric, g = start.x, Metric(start.metric), gradient(start.x)
+    step = -metric.solve(g)
+    decrement = float(-g @ step)
+    for _ in range(MOST_GRADIENTS):
+        if rate * decrement <= tol:
+            return x + step
+        there = gradient(x + step)
+        metric = metric.learn(step, there - g)
+        next_step = -metric.solve(there)
+        rate = float(-there @ next_step) / decrement
+        if not rate < FALLING:  # or not a number: the step was no good
+            return x + step if rate < 1 else x
+        x, g, step, decrement = x + step, there, next_step, rate * decrement
+    return x
