@@ -4,26 +4,20 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from credibly.data.source import MemoryRows
 from credibly.errors import InputError
 from credibly.inference.drawn_posterior import drawn_posterior
-from credibly.inference.dual import DualSurface
 from credibly.inference.frame import Frame
 from credibly.inference.function_posterior import FunctionPosterior
 from credibly.inference.function_target import FunctionTarget
 from credibly.inference.importance import FIRST_PAIRS, Pairs, correct
-from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_softmax import ClassGaussian, ClassPrecision
 from credibly.inference.one_vs_rest import OneVsRestGaussian, OneVsRestLatents
 from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
-from credibly.inference.wide_prior import WidePrior
 from credibly.kernels import RBF, Constant
-from credibly.model.likelihoods import BernoulliLogit, threshold_likelihood
-from credibly.model.priors import Normal, WeightShape
+from credibly.model.likelihoods import threshold_likelihood
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Status
 from credibly.predictive import OneVsRestPredictive
 
 PROBIT = threshold_likelihood("probit")
@@ -122,12 +116,3 @@ def test_the_correction_of_what_is_exact_is_reported_once_and_changes_nothing():
     assert len(found.pairs.steps) <= FIRST_PAIRS
     assert_allclose(found.log_evidence, -3.0, rtol=1e-14)
     assert found.khat == 0.0
-
-
-def test_a_search_for_the_scale_remembers_a_fit_that_stopped_early():
-    rows, shape = MemoryRows(X, (Y == 1).astype(float)), WeightShape(1, 1, False)
-    frame = Frame(np.zeros(1), np.ones(1), intercept=False)
-    prior_at = lambda theta: WidePrior.of(Normal(scale=np.exp(theta)), shape, frame)  # noqa: E731
-    surface = DualSurface(BernoulliLogit(), rows, prior_at, 0.0, Controls(max_steps=0))
-    surface(np.zeros(1))
-    assert surface.status is Status.STEP_LIMIT

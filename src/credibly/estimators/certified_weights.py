@@ -24,11 +24,12 @@ from credibly.estimators.linear_model import LinearModel
 from credibly.estimators.probabilities import ProbabilityMixin
 from credibly.estimators.targets import read_offset
 from credibly.estimators.validation import Training
-from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior, drawn_scores
+from credibly.inference.drawn_posterior import SEED, DrawnPosterior, drawn_posterior, drawn_scores
 from credibly.inference.importance import SETTLED_PAIRS, Correction, correct
 from credibly.inference.label_noise import JointObjective
 from credibly.inference.posterior import WeightPosterior
 from credibly.inference.targets import NoiseTarget, WeightTarget
+from credibly.inference.wide import WideGaussian
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import Array
@@ -49,7 +50,8 @@ class CorrectedWeights:
     def _weights(self) -> WeightedDraws:
         """All draws in data units; predictions make do with fewer."""
         points = self._correction.pairs.points[:, : self._posterior.free.x.shape[1]]  # without logits of label noise
-        return WeightedDraws(self._posterior.to_data(points), self._correction.log_weights)
+        rng = np.random.default_rng(SEED)
+        return WeightedDraws(self._posterior.around.data_draws(rng, points), self._correction.log_weights)
 
     @property
     def mean(self) -> Array:
@@ -117,6 +119,11 @@ def certify_weights(
 ) -> Certificate:
     """The certificate of a linear model on clean rows."""
     prior, posterior = model._first_prior, model.posterior_
+    if isinstance(posterior.gaussian, WideGaussian):
+        raise NotDefinedError(
+            "certify needs the precision of all weights, and this posterior, of many weights and many rows, is known "
+            "by its mode and by draws. Use fewer columns, or fewer rows than columns."
+        )
     size = read_draws(draws, posterior.mean.size)
     if model.prior_ is None or isinstance(model.prior_, Jeffreys) or prior is None:
         raise ImproperPriorError(

@@ -22,6 +22,7 @@ from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING, Correctio
 from credibly.inference.posterior import Gaussian
 from credibly.inference.targets import WeightTarget
 from credibly.inference.weight_ep import WeightSitesProblem, weight_ep
+from credibly.inference.wide import WideGaussian
 from credibly.model.likelihoods import Likelihood
 from credibly.model.priors import Normal
 from credibly.numerics.newton import Status
@@ -99,7 +100,10 @@ def learn_skewed(problem: Problem, choice: PriorChoice, search: Search, rng: np.
 
 def learn_auto(problem: Problem, choice: PriorChoice, search: Search, rng: np.random.Generator) -> Learnt:
     """Laplace, then its skew correction, then EP, then importance weights: the first whose certificate holds."""
-    return climb(problem, learn(problem, choice, search), search, rng)
+    first = learn(problem, choice, search)
+    if isinstance(first.result.posterior, WideGaussian):  # too many weights for anything better
+        return first._replace(rung="laplace")
+    return climb(problem, first, search, rng)
 
 
 def climb(problem: Problem, first: Learnt, search: Search, rng: np.random.Generator) -> Learnt:

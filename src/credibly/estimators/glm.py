@@ -34,6 +34,8 @@ from credibly.estimators.reporting import ReportMixin
 from credibly.estimators.stored import in_memory, recorded, resumable, stored_rows, with_references
 from credibly.estimators.targets import Targets, read_offset, read_stored_targets, read_targets
 from credibly.estimators.validation import Training, all_or_nothing
+from credibly.estimators.wide_learning import in_row_space
+from credibly.inference.frame import Frame
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods.families import resolve_family
 from credibly.model.likelihoods.family_base import Family
@@ -207,9 +209,11 @@ class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, Hypot
         with all_or_nothing(self), single_threaded_blas():
             extra = (sample_weight, read_offset(self.link_, offset, exposure))
             targets = read_targets(self, self.family_, X, y, *extra, reset=False)
+            self._make_room(targets.training)
             before, watched = self.posterior_.gaussian, self._watch_drift()
             problem = self._next_problem(targets.training)._replace(start=before.mean)
-            self._keep_fit(learn_from(problem, before, np.eye(1), self._search()), problem, targets)
+            learnt = learn_from(problem, before, np.eye(1), self._search())
+            self._keep_fit(learnt, problem, self.posterior_.frame, targets)
             if watched:
                 self._tell_drift(problem, before)
         return self
@@ -273,17 +277,18 @@ class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, Hypot
     def _first_fit(self, likelihood: FamilyLikelihood, targets: Targets) -> None:
         problem = self._problem(likelihood, targets.training)
         problem = in_units(problem) if isinstance(self.prior, str) else problem
-        learnt = learn_glm(problem, self.prior, self.dispersion, self._search())
+        reduced = in_row_space(problem, self.prior)
+        learnt = reduced.lift(learn_glm(reduced.problem, reduced.prior, self.dispersion, self._search()))
         assert isinstance(learnt.likelihood, FamilyLikelihood)
-        problem = problem._replace(likelihood=learnt.likelihood)
         self._start_keeping(problem, learnt)
+        problem = reduced.problem._replace(likelihood=learnt.likelihood)
         self.family_, self.link_ = learnt.likelihood.family, learnt.likelihood.link
         self.dispersion_ = dispersion_found(learnt)
-        self._keep_fit(learnt, problem, targets)
+        self._keep_fit(learnt, problem, reduced.frame, targets)
         if self.prior is None and self.family_.has_dispersion and self.dispersion is None:
             self.log_likelihood_ = r_log_likelihood(problem, learnt, self._described())
 
-    def _keep_fit(self, learnt: Learnt, problem: Problem, targets: Targets) -> None:
+    def _keep_fit(self, learnt: Learnt, problem: Problem, frame: Frame, targets: Targets) -> None:
         first = self._n_rows == 0
         constant = targets.log_constant
         learnt = learnt._replace(
@@ -292,7 +297,7 @@ class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, Hypot
                 log_evidence=learnt.result.log_evidence + constant,
             )
         )
-        self._keep(learnt, problem.frame, targets.training)
+        self._keep(learnt, frame, targets.training)
         W = self.posterior_.mean
         self.coef_ = W[: self._shape.n_features]
         self.intercept_ = float(W[-1]) if self._shape.intercept else 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,6 +27,7 @@ from credibly.inference.jeffreys import PenalisedObjective
 from credibly.inference.objective import Objective, RawRows
 from credibly.inference.posterior import WeightPosterior, normal_quantile
 from credibly.inference.profile import Profile, cut_by_plane, on_plane
+from credibly.inference.row_space import RowSpace
 from credibly.inference.sandwich import curvature_is_expected, sum_of_group_squares, sum_of_squares
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import true_likelihood
@@ -78,6 +79,10 @@ class HypothesisTests(LinearModel):
         (2, 2)
         """
         check_is_fitted(self)
+        if isinstance(self.posterior_.frame, RowSpace):
+            if kind != "model":
+                _refuse_few_rows(f'covariance "{kind}"')
+            return self.posterior_.cov
         if np.isnan(self.posterior_.gaussian.precision.factor).any():  # an exact fit: no dispersion, no errors
             return np.full((self._shape.total, self._shape.total), np.nan)
         half = self.posterior_.to_data(_frame_covariance(self, kind, groups))
@@ -129,6 +134,8 @@ class HypothesisTests(LinearModel):
         """
         check_is_fitted(self)
         posterior, outputs = self.posterior_, self._shape.n_outputs
+        if isinstance(posterior.frame, RowSpace):
+            _refuse_few_rows("wald_test")
         names = WeightNames(self._weight_names(), [str(label) for label in self._outputs()] if outputs > 1 else [])
         T = posterior.to_data(np.eye(posterior.gaussian.mean.size)).T
         constraints = about_free_weights(read_hypothesis(hypothesis, r, names), T)
@@ -303,6 +310,13 @@ class HypothesisTests(LinearModel):
 
 
 # --- Covariances ----------------------------------------------------------------------------------------------
+
+
+def _refuse_few_rows(what: str) -> NoReturn:
+    raise InputError(
+        f"{what} is about many rows; this model has far fewer rows than weights, of which most are as the prior says. "
+        "posterior_.project(rows) has the mean and variance of any combination of weights."
+    )
 
 
 def _objective(model: LinearModel, training: Training) -> Objective:

@@ -13,10 +13,10 @@ import numpy as np
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_offsets, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.estimators.wide_learning import learn_wide, refuse_wide
+from credibly.estimators.wide_learning import has_independent_slopes, refuse_wide, scaled_prior
 from credibly.inference.adf import Belief, adf
 from credibly.inference.contrasts import sum_to_zero
-from credibly.inference.evidence import Maximum, ScaledPriors, maximise_evidence
+from credibly.inference.evidence import LOG_BOUNDS, Maximum, ScaledPriors, maximise_evidence
 from credibly.inference.jeffreys import jeffreys
 from credibly.inference.laplace import laplace, sampled_start, stochastic_gradient
 from credibly.inference.objective import Objective, RawRows
@@ -24,10 +24,12 @@ from credibly.inference.posterior import Gaussian, InferenceResult, WeightPoster
 from credibly.inference.prior_density import PriorDensity
 from credibly.inference.several_starts import best_laplace
 from credibly.inference.student import IndependentStudent
-from credibly.model.likelihoods import Likelihood
+from credibly.inference.wide import WideObjective, best_scale, wide_laplace
+from credibly.model.centred_prior import CentredNormal, IndependentPrior
+from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import block_diagonal
+from credibly.numerics.linalg import PSD, block_diagonal, from_root
 from credibly.numerics.newton import Status
 
 PRIOR_CHOICES = (
@@ -50,9 +52,8 @@ HIGHER = 1e-6  # nats
 def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     """Fit with the prior chosen by an object or a short string."""
     check_prior(choice)
-    wide = learn_wide(problem, choice, search)
-    if wide is not None:
-        return wide
+    if problem.shape.total > problem.limits.largest_matrix and _by_conjugate_gradients(problem, choice, search):
+        return _learn_wide(problem, choice, search)
     if choice is None:
         return _without_prior(problem, search)
     if isinstance(choice, Jeffreys):
@@ -160,6 +161,11 @@ def explicit_prior(choice: Normal | StudentT, problem: Problem) -> tuple[PriorDe
     if isinstance(choice, StudentT):
         volume = -shape.n_outputs * frame.log_volume
         return IndependentStudent(choice.degrees, choice.scales(shape), axes, volume), choice
+    if isinstance(choice, CentredNormal):
+        independent = IndependentPrior.of(choice, shape)
+        precision = from_root(independent.whiten(frame.to_data(np.eye(shape.per_output))))
+        factor = np.asfortranarray(block_diagonal(precision.factor, shape.n_outputs))
+        return Gaussian(frame.to_frame(independent.mean).reshape(-1), PSD(factor)), choice
     moments = choice.moments(shape)
     mean = frame.to_frame(moments.mean.reshape(shape.n_outputs, -1)).reshape(-1)
     with explained(BESIDE_COLUMNS):
@@ -218,6 +224,33 @@ def standardised_prior(problem: Problem, scale: Array) -> Normal:
     root = np.diag(np.append(slopes, problem.intercept_scale))
     root[-1, :-1] = -slopes * columns.mean
     return Normal(mean=np.zeros(shape.per_output), cov=root @ root.T)
+
+
+def _by_conjugate_gradients(problem: Problem, choice: PriorChoice, search: Search) -> bool:
+    """Whether a fit can do without a matrix of all pairs of weights."""
+    kind = isinstance(problem.likelihood, Likelihood | Categorical) and problem.likelihood.log_concave
+    return kind and has_independent_slopes(choice) and search.seed is None
+
+
+def _learn_wide(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
+    """Laplace by conjugate gradients."""
+    assert isinstance(problem.likelihood, Likelihood | Categorical)
+    shape, start, scale, at_bound = problem.shape, None, None, False
+
+    def prior_at(theta: float) -> IndependentPrior:
+        return IndependentPrior.of(scaled_prior(problem, problem.unit * float(np.exp(theta))), shape)
+
+    prior = IndependentPrior.of(choice, shape) if isinstance(choice, Normal) else prior_at(0.0)
+    objective = WideObjective(problem.likelihood, problem.raw, prior, intercept=shape.intercept)
+    resolved = choice
+    if not isinstance(choice, Normal):
+        theta, start = best_scale(objective, prior_at, LOG_BOUNDS, search.controls, problem.limits)
+        scale, at_bound = problem.unit * np.exp(np.array([theta])), theta in LOG_BOUNDS
+        objective, resolved = objective.with_prior(prior_at(theta)), scaled_prior(problem, float(scale[0]))
+    assert isinstance(resolved, Normal)
+    result, se = wide_laplace(objective, problem.frame, search.controls, problem.limits, start)
+    status = Status.SCALE_AT_BOUND if at_bound and result.solution.status.good else result.solution.status
+    return Learnt(result, None, np.eye(shape.n_outputs), status, resolved, scale, log_evidence_se=se)
 
 
 def _without_prior(problem: Problem, search: Search) -> Learnt:

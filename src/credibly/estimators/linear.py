@@ -328,15 +328,15 @@ class NoisyThresholdClassifier(LinearClassifier):
                 'learnt with inference="laplace", and its result, threshold_, can be given.'
             )
 
-    def _learn(self, problem: Problem, noise: NoiseChoice | None, search: Search) -> Learnt:
+    def _learn(self, problem: Problem, prior: PriorChoice, noise: NoiseChoice | None, search: Search) -> Learnt:
         mixture = self.threshold if isinstance(self.threshold, NormalMixture) and self.threshold.learn else None
         if mixture is None:
-            return super()._learn(problem, noise, search)
+            return super()._learn(problem, prior, noise, search)
         if noise is not None:
             raise InputError(
                 "A mixture that is to be learnt and label noise explain the same rows; choose one of them."
             )
-        return learn_mixture(problem, mixture, self.prior, search)
+        return learn_mixture(problem, mixture, prior, search)
 
     def _keep_noise(self, noise: NoiseChoice | None, learnt: Learnt) -> None:
         super()._keep_noise(noise, learnt)

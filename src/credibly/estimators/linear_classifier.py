@@ -49,7 +49,8 @@ from credibly.estimators.stored import (
     with_references,
 )
 from credibly.estimators.validation import all_or_nothing, check_draws, read_training
-from credibly.inference.adf import Belief
+from credibly.estimators.wide_learning import in_row_space, whole
+from credibly.inference.adf import Belief, Spherical
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
 from credibly.inference.frame import Frame
 from credibly.inference.posterior import Gaussian
@@ -243,31 +244,34 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
             likelihood = with_noise(likelihood, noise.flips)
         training = recorded(table.training(likelihood), walk, self.n_jobs)
         problem = self._problem(likelihood, training)
-        learnt = self._learn(problem, noise, self._search(stochastic=self.solver == "sgd"))
+        reduced = whole(problem, self.prior) if self._family is Spherical else in_row_space(problem, self.prior)
+        search = self._search(stochastic=self.solver == "sgd")
+        learnt = reduced.lift(self._learn(reduced.problem, reduced.prior, noise, search))
         self.classes_ = table.classes
         self._start_keeping(problem, learnt)
         self._keep_noise(noise, learnt)
-        self._keep_weights(learnt, problem.frame, training)
+        self._keep_weights(learnt, reduced.frame, training)
 
-    def _learn(self, problem: Problem, noise: NoiseChoice | None, search: Search) -> Learnt:
-        if self.inference in BY_MOMENTS and isinstance(self.prior, Normal | str):
+    def _learn(self, problem: Problem, prior: PriorChoice, noise: NoiseChoice | None, search: Search) -> Learnt:
+        if self.inference in BY_MOMENTS and isinstance(prior, Normal | str):
             if self._family is not None:
-                return learn_by_filter(problem, self.prior, search, self._family)
-            return learn_by_ep(problem, self.prior, search)
+                return learn_by_filter(problem, prior, search, self._family)
+            return learn_by_ep(problem, prior, search)
         if self.inference in BY_DRAWS:
             way = learn_auto if self.inference == "auto" else learn_skewed
-            return way(problem, self.prior, search, self._draws_rng())
+            return way(problem, prior, search, self._draws_rng())
         if noise is not None and noise.belief is not None:
-            return learn_with_noise(problem, self.prior, noise.belief, search)
-        return learn(problem, self.prior, search)
+            return learn_with_noise(problem, prior, noise.belief, search)
+        return learn(problem, prior, search)
 
     def _update(self, table: AnyTable) -> None:
         check_rows(self.inference, table.weight, self._likelihood)
         training = table.training(self._likelihood)
+        self._make_room(training)
         problem = self._next_problem(training)
         watched = self.inference == "laplace" and self._watch_drift()
         before = self.posterior_.gaussian
-        self._keep_weights(self._learn_more(problem), problem.frame, training)
+        self._keep_weights(self._learn_more(problem), self.posterior_.frame, training)
         if watched:
             self._tell_drift(problem, before)
 
@@ -382,7 +386,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
         """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""
-        rows = self._design(X)
+        rows = self._design(X, self.posterior_.frame.full)
         rng = generator(self.random_state if random_state is None else random_state)
         draws = self.posterior_.frame_draws(rng, check_draws(size))  # (size, K, D)
         f = rows.map(lambda part: np.asarray(part.X @ draws.reshape(-1, draws.shape[-1]).T))

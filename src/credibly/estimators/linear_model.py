@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,15 +29,20 @@ from credibly.estimators.validation import (
     n_threads,
     read_columns,
 )
+from credibly.estimators.wide_learning import grown, in_coordinates
 from credibly.inference.drawn_posterior import DrawnPosterior
 from credibly.inference.frame import Frame
 from credibly.inference.label_noise import FlipBelief
 from credibly.inference.laplace import Controls
-from credibly.inference.posterior import Gaussian, Scores, WeightPosterior, WideGaussian
+from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
+from credibly.inference.prior_density import PriorDensity
+from credibly.inference.row_space import RowSpace, RowSpacePosterior
+from credibly.inference.wide import WideGaussian
 from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.newton import Report, Status, silent
+from credibly.numerics.settings import ManyWeights
 
 SOFTMAX_BLOCK_ROWS = 256
 DRAWN_SCORES = 1_000_000  # held at a time, in predictions by weighted draws
@@ -57,6 +62,8 @@ def only(value: object, allowed: dict[str, Any], argument: str) -> Any:
 
 class LinearModel(ExportMixin, BaseEstimator):
     """From clean rows to fitted attributes; subclasses read what a user gives and choose the likelihood."""
+
+    _many_weights: ClassVar[ManyWeights] = ManyWeights()
 
     prior: PriorChoice
     fit_intercept: bool
@@ -86,13 +93,29 @@ class LinearModel(ExportMixin, BaseEstimator):
         columns = training.described(rows, names)
         frame = Frame.of(columns, intercept=self.fit_intercept, sparse=training.sparse)
         shape = WeightShape(training.n_features, n_outputs(likelihood), self.fit_intercept)
-        return Problem(likelihood, rows.through(frame.design), rows, frame, columns, shape, names)
+        design, limits = rows.through(frame.design), self._many_weights
+        return Problem(likelihood, design, rows, frame, columns, shape, names, limits=limits)
 
     def _next_problem(self, training: AnyTraining) -> Problem:
         """The problem of an update: the frame of the first fit stays."""
         frame, names, rows = self.posterior_.frame, feature_names(self), training.rows(self.n_jobs)
         training.described(rows, names)
-        return Problem(self._likelihood, rows.through(frame.design), rows, frame, self._columns, self._shape, names)
+        design, limits = rows.through(frame.design), self._many_weights
+        problem = Problem(self._likelihood, design, rows, frame, self._columns, self._shape, names, limits=limits)
+        return in_coordinates(problem, frame) if isinstance(frame, RowSpace) else problem
+
+    def _make_room(self, training: AnyTraining) -> None:
+        """Before an update: a posterior in the space of the rows so far, in that of the new ones, too."""
+        before = self.posterior_.frame
+        if not isinstance(before, RowSpace):
+            return
+        frame = grown(before, training.rows(self.n_jobs), self._shape.n_outputs, self._many_weights)
+        gaussian, contrast = frame.embed(self.posterior_.gaussian, before), self.posterior_.contrast
+        self.posterior_ = RowSpacePosterior(gaussian, frame, contrast)
+        if isinstance(self._first_prior, Gaussian):
+            self._first_prior = frame.embed(self._first_prior, before)
+        if self._drift is not None:
+            self._drift = self._drift._replace(pull=frame.embed_vector(self._drift.pull, before))
 
     def _start_keeping(self, problem: Problem, learnt: Learnt) -> None:
         """What a first fit decides for good."""
@@ -148,6 +171,7 @@ class LinearModel(ExportMixin, BaseEstimator):
     posterior_: WeightPosterior | DrawnPosterior
     drift_: float  # after partial_fit
     _drift: Drift | None
+    _first_prior: PriorDensity | None  # in the frame
     _joint: tuple[FlipBelief, Gaussian] | None  # weights and label noise together, where that is estimated
     status_: Status
     prior_: Normal | StudentT | Jeffreys | None
@@ -191,10 +215,10 @@ class LinearModel(ExportMixin, BaseEstimator):
         """How many weights the data determined: M - tr(S₀⁻¹ S_N), with a Student-t prior's curvature at the mode."""
         check_is_fitted(self)
         prior, q = self._first_prior, self.posterior_.gaussian
-        if prior is None:
-            return float(max(1, self._shape.n_outputs - 1) * self._shape.per_output)
         if isinstance(q, WideGaussian):
             return q.effective_parameters
+        if prior is None:
+            return float(max(1, self._shape.n_outputs - 1) * self._shape.per_output)
         plus, minus = (q.precision.half_solve(np.asfortranarray(root)) for root in prior.roots(q.mean))
         return float(q.mean.size - (plus**2).sum() + (minus**2).sum())
 
@@ -275,7 +299,8 @@ class LinearModel(ExportMixin, BaseEstimator):
         packed = rows.map(lambda part: _packed(posterior.scores(part.X)))
         return Scores(packed[:, :K], packed[:, K:].reshape(-1, K, K))
 
-    def _design(self, X: ArrayLike) -> MemoryRows:
+    def _design(self, X: ArrayLike, frame: Frame | None = None) -> MemoryRows:
+        """Rows of the design, in the frame of the posterior or in another one."""
         check_is_fitted(self)
         table = read_columns(self, X)
         # With K scores a row, prediction costs far more than reading: small blocks keep all threads busy.
@@ -283,7 +308,7 @@ class LinearModel(ExportMixin, BaseEstimator):
         if isinstance(self.posterior_, DrawnPosterior):  # one score for each draw
             block_rows = max(1, DRAWN_SCORES // (self._shape.n_outputs * len(self.posterior_.free.x)))
         rows = MemoryRows(table, np.zeros(table.shape[0]), threads=n_threads(self.n_jobs), block_rows=block_rows)
-        return rows.through(self.posterior_.frame.design)
+        return rows.through((self.posterior_.frame if frame is None else frame).design)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")

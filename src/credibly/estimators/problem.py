@@ -12,11 +12,13 @@ from credibly.inference.label_noise import NoiseMode
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import InferenceResult, WeightPosterior
 from credibly.inference.prior_density import PriorDensity
+from credibly.inference.row_space import RowSpace, RowSpacePosterior
 from credibly.inference.targets import Target
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import Status
+from credibly.numerics.settings import ManyWeights
 
 PriorChoice = Normal | StudentT | Jeffreys | str | None
 
@@ -34,6 +36,7 @@ class Problem(NamedTuple):
     start: Array | None = None  # free weights from which the search may start, where the prior's centre has no meaning
     unit: float = 1.0  # of slopes on standardised columns: what learnt prior scales are multiples of
     intercept_scale: float = INTERCEPT_SCALE  # of learnt priors, at the column means
+    limits: ManyWeights = ManyWeights()
 
 
 class Search(NamedTuple):
@@ -69,7 +72,10 @@ class Learnt(NamedTuple):
 
 def posterior_of(learnt: Learnt, frame: Frame) -> WeightPosterior | DrawnPosterior:
     """What was learnt as a posterior in data units: the Gaussian, or draws in its place."""
-    around, drawn = WeightPosterior(learnt.result.posterior, frame, learnt.contrast), learnt.drawn
+    gaussian, contrast, drawn = learnt.result.posterior, learnt.contrast, learnt.drawn
+    around = WeightPosterior(gaussian, frame, contrast)
+    if isinstance(frame, RowSpace):
+        around = RowSpacePosterior(gaussian, frame, contrast)
     if drawn is None:
         return around
     return drawn_posterior(around, drawn.pairs.points, drawn.log_weights, drawn.target)

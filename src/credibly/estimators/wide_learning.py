@@ -1,105 +1,176 @@
-"""Very many weights: which fits do without a matrix of all pairs of them, and which cannot.
+"""Very many weights: which fits do without a matrix of all pairs of them, and how.
 
-Up to `LARGEST_FULL` weights every fit may form that matrix. Fewer rows than weights are fitted with matrices of rows by
-rows, exactly. More of both are fitted by conjugate gradients, with a posterior of a diagonal and some directions.
+==========================  ==============================================================================
+up to 5,000 weights         the matrix of all pairs
+fewer rows than weights     the row space: an ordinary problem with as many weights as rows, exactly
+many of both                conjugate gradients: the Gaussian at the mode, its posterior by draws
+==========================  ==============================================================================
+
+The numbers are those of `numerics.settings.ManyWeights`.
 """
 
-from enum import Enum
-from functools import partial
+from operator import add
+from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
+from credibly.data.columns import Columns
 from credibly.data.memory import refuse_beyond_memory
-from credibly.errors import InputError, NotPositiveDefinite
-from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.inference.curvature import RowParts, RowPasses
-from credibly.inference.dual import DualSurface, dual_laplace
-from credibly.inference.scale_search import best_of_scan, root_uphill, search_status
-from credibly.inference.wide import wide_mode, wide_result
-from credibly.inference.wide_prior import WidePrior
-from credibly.inference.wide_scale import scale_of
-from credibly.model.centred_prior import CentredNormal
-from credibly.model.likelihoods import Categorical, Likelihood
+from credibly.data.source import Block, MemoryRows, Rows
+from credibly.errors import InputError
+from credibly.estimators.problem import Learnt, PriorChoice, Problem
+from credibly.inference.frame import Frame
+from credibly.inference.row_space import RowSpace
+from credibly.model.centred_prior import CentredNormal, IndependentPrior
 from credibly.model.priors import Normal
-from credibly.numerics.low_rank import LARGEST_FULL
-from credibly.numerics.newton import Status
+from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import is_sparse
+from credibly.numerics.settings import ManyWeights
 
 FULL_ARRAYS = 5  # of all pairs of weights that a fit holds at the same time, at the least
-WIDE_VECTORS = 4  # of all weights that a fit without such matrices holds, at the least
-FEWEST_WIDE = 1_000  # weights: below that the matrix of all pairs is no burden
+BASIS_ARRAYS = 2  # as large as the basis of a row space, while it is made: the rows whitened, and itself
 
 
-class Way(Enum):
-    """How a problem of some size is fitted."""
+class Reduced(NamedTuple):
+    """A problem as it is fitted: in the space of its rows where these are few, else as it is."""
 
-    FULL = "by a matrix of all pairs of weights"
-    ROWS = "by a matrix of all pairs of rows"
-    DIRECTIONS = "by a diagonal and some directions"
+    problem: Problem
+    prior: PriorChoice
+    frame: Frame  # of the posterior
+    full: Problem  # as it was
+    choice: PriorChoice
 
-
-def way_of(problem: Problem) -> Way:
-    """By the numbers of rows, weights and classes."""
-    weights, scores = problem.shape.total, problem.rows.n_rows * problem.shape.n_outputs
-    if 2 * scores <= weights and weights > FEWEST_WIDE and scores <= LARGEST_FULL:
-        return Way.ROWS
-    if weights <= LARGEST_FULL:
-        return Way.FULL
-    return Way.ROWS if scores <= min(weights, LARGEST_FULL) else Way.DIRECTIONS
-
-
-def learn_wide(problem: Problem, choice: PriorChoice, search: Search) -> Learnt | None:
-    """The fit without a matrix of all pairs of weights; None where that is wanted, or where nothing else can be done.
-
-    Raises
-    ------
-    InputError
-        Where there are too many weights for that matrix, and the choices made need it.
-    """
-    way = way_of(problem)
-    if way is Way.FULL or not _possible(problem, choice, search):
-        return None
-    _refuse_large_wide(problem, way)
-    try:
-        return _learn_without(problem, choice, search, way)
-    except NotPositiveDefinite:  # at the edge of a link's domain, which the search in weights knows how to leave
-        if problem.shape.total > LARGEST_FULL:
-            raise
-        return None
+    def lift(self, learnt: Learnt) -> Learnt:
+        """What was learnt, with the prior of all weights."""
+        if self.problem is self.full:
+            return learnt
+        if isinstance(self.choice, Normal):
+            return learnt._replace(resolved=self.choice)
+        assert learnt.prior_scale is not None
+        return learnt._replace(resolved=scaled_prior(self.full, float(learnt.prior_scale[0])))
 
 
-def _learn_without(problem: Problem, choice: PriorChoice, search: Search, way: Way) -> Learnt:
-    likelihood = problem.likelihood
-    assert isinstance(likelihood, Likelihood | Categorical)
-    if isinstance(choice, str):
-        scaled = _scaled_rows if way is Way.ROWS else _scaled_directions
-        return scaled(problem, likelihood, search)
-    assert isinstance(choice, Normal)
-    prior = WidePrior.of(choice, problem.shape, problem.frame)
-    if way is Way.ROWS:
-        result, se = dual_laplace(likelihood, problem.rows, prior, search.controls), 0.0
-    else:
-        passes = RowPasses(likelihood, _parts(problem), problem.frame, prior)
-        result, se = wide_result(passes, wide_mode(passes, np.zeros_like(prior.mean), search.controls))
-    contrast, status = np.eye(problem.shape.n_outputs), result.solution.status
-    return Learnt(result, prior.gaussian, contrast, status, choice, log_evidence_se=se)
+def in_row_space(problem: Problem, choice: PriorChoice) -> Reduced:
+    """The problem in the space of its rows, where they are few enough beside its weights and the prior allows it."""
+    if _few_rows(problem) and has_independent_slopes(choice):
+        return spanned(problem, choice)
+    return whole(problem, choice)
 
 
-def _possible(problem: Problem, choice: PriorChoice, search: Search) -> bool:
-    prior = choice == "empirical" or (isinstance(choice, Normal) and choice.cov is None)
-    kind = isinstance(problem.likelihood, Likelihood | Categorical) and problem.likelihood.log_concave
-    return prior and kind and search.seed is None
+def whole(problem: Problem, choice: PriorChoice) -> Reduced:
+    """The problem as it is."""
+    return Reduced(problem, choice, problem.frame, problem, choice)
+
+
+def spanned(problem: Problem, choice: PriorChoice) -> Reduced:
+    """The problem in the space of its rows."""
+    table = _table(problem.raw)
+    numbers = BASIS_ARRAYS * problem.raw.n_rows * _occurring(table)
+    refuse_beyond_memory(numbers, "a basis of the rows", "Use fewer columns, or a machine with more memory.")
+    given = choice if isinstance(choice, Normal) else scaled_prior(problem, 1.0)
+    prior = IndependentPrior.of(given, problem.shape)
+    space, A = RowSpace.of(table.X, problem.frame, prior)
+    small = _with_coordinates(problem, space, table, np.column_stack([A, np.zeros(len(A))]))
+    if not isinstance(choice, Normal):
+        return Reduced(small, choice, space, problem, choice)
+    mean, point = space.to_frame(prior.mean).reshape(-1), _point(space, prior.point)
+    turned = CentredNormal(np.ones(space.rank + 1), prior.intercept_scale, point, mean=mean)
+    return Reduced(small, turned, space, problem, choice)
+
+
+def in_coordinates(problem: Problem, space: RowSpace) -> Problem:
+    """A problem of all columns in the coordinates of a row space."""
+    table = _table(problem.raw)
+    return _with_coordinates(problem, space, table, space.design(table.X)[:, : space.rank + 1])
+
+
+def grown(space: RowSpace, rows: Rows, n_outputs: int, limits: ManyWeights) -> RowSpace:
+    """The space of more rows, or an error where there would be too many coordinates."""
+    space, largest = space.grown(_table(rows).X), limits.largest_matrix
+    if n_outputs * (space.rank + 2) > largest:
+        raise InputError(
+            f"With these rows the posterior would have {n_outputs * (space.rank + 2):,} coordinates; a model of so "
+            f"many weights is updated up to {largest:,} (rows so far, times classes). Fit to all rows at once."
+        )
+    return space
+
+
+def _with_coordinates(problem: Problem, space: RowSpace, table: Block, coordinates: Array) -> Problem:
+    """An ordinary problem whose columns are the coordinates (A, ρ)."""
+    d, rows = space.rank + 1, problem.raw
+    threads = rows.threads if isinstance(rows, MemoryRows) else None
+    raw = MemoryRows(coordinates, table.y, table.weight, threads=threads, offset=table.offset)
+    frame = Frame(np.zeros(d), np.ones(d), space.intercept)
+    weight = problem.columns.weight
+    columns = Columns(weight, _point(space, problem.columns.mean), np.full(d, weight), np.zeros(d), np.ones(d))
+    shape = problem.shape._replace(n_features=d)
+    names = [f"direction {i}" for i in range(d)]
+    return problem._replace(
+        rows=raw.through(frame.design), raw=raw, frame=frame, columns=columns, shape=shape, names=names
+    )
+
+
+def _point(space: RowSpace, point: Array) -> Array:
+    """Where in the coordinates (a, e) a point of the columns is."""
+    return space.rows_to_frame(np.append(point, 1.0)[: len(point) + space.intercept])[: space.rank + 1]
+
+
+def _table(rows: Rows) -> Block:
+    """All rows as one block."""
+    if isinstance(rows, MemoryRows) and not rows.changes:
+        return Block(rows.X, rows.y, rows.weight, rows.offset)
+    blocks: list[Block] = rows.sum(lambda block: [block], add)
+    tables = [block.X for block in blocks]
+    X = csr_array(vstack(tables)) if is_sparse(tables[0]) else np.concatenate(tables)
+    offsets = [block.offset for block in blocks if block.offset is not None]
+    return Block(
+        X,
+        np.concatenate([block.y for block in blocks]),
+        np.concatenate([block.weights for block in blocks]),
+        np.concatenate(offsets) if offsets else None,
+    )
+
+
+def _few_rows(problem: Problem) -> bool:
+    """Whether the space of the rows is worth looking for: a matrix of its coordinates is far smaller."""
+    limits, (n, shape) = problem.limits, (problem.rows.n_rows, problem.shape)
+    fewer = n < shape.per_output if shape.total > limits.largest_matrix else n <= limits.few_rows * shape.per_output
+    small = shape.n_outputs * (n + 2) <= limits.largest_matrix
+    if not (shape.total > limits.narrow and fewer and small):
+        return False
+    return n * shape.n_features <= limits.largest_basis or n * _occurring(_table(problem.raw)) <= limits.largest_basis
+
+
+def _occurring(table: Block) -> int:
+    """In how many columns some row is not zero."""
+    return len(np.unique(table.X.indices)) if isinstance(table.X, csr_array) else int(table.X.shape[1])
+
+
+def has_independent_slopes(choice: PriorChoice) -> bool:
+    """Whether a prior is known by scales alone, so that it looks the same from all sides once it is whitened."""
+    return choice == "empirical" or (isinstance(choice, Normal) and choice.cov is None)
+
+
+def scaled_prior(problem: Problem, scale: float) -> CentredNormal:
+    """The prior of standardised columns with one scale, in data units, without a matrix."""
+    return CentredNormal(scale / problem.columns.scale, problem.intercept_scale, problem.columns.mean)
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------
 
 
 def refuse_wide(problem: Problem) -> None:
     """Raise where a matrix of all pairs of weights is asked for and there are too many."""
-    M = problem.shape.total
-    if M > LARGEST_FULL:
+    M, largest = problem.shape.total, problem.limits.largest_matrix
+    if M > largest:
         raise InputError(
-            f"This model has {M:,} weights; with more than {LARGEST_FULL:,} of them a fit cannot hold the matrix of "
-            f"all pairs ({8e-9 * M**2:.1f} GB), which what was asked for needs. Without it work: prior='empirical' or "
-            "Normal(scale=…) (not 'ard', StudentT, Jeffreys, a covariance or None), inference='laplace', "
-            "solver='newton', label_noise=0, and the logit, probit, softmax and other log-concave likelihoods. Or use "
-            "fewer columns."
+            f"This model has {M:,} weights; with more than {largest:,} of them a fit cannot hold the matrix of all "
+            f"pairs ({8e-9 * M**2:.1f} GB), which what was asked for needs. Without it work prior='empirical' and "
+            f"Normal(scale=…) (not 'ard', StudentT, Jeffreys, a covariance or None): with fewer rows than columns, and "
+            f"at most {largest:,} (times classes), however else the model is fitted but for 'adf_spherical'; with more "
+            "rows for inference='laplace', solver='newton', label_noise=0 and the logit, probit, softmax and other "
+            "log-concave likelihoods. Or use fewer columns."
         )
     refuse_large(M)
 
@@ -108,55 +179,3 @@ def refuse_large(n_weights: int, arrays: int = FULL_ARRAYS) -> None:
     """Raise where so many matrices of all pairs of weights do not fit into memory."""
     advice = "Use fewer columns, or a machine with more memory."
     refuse_beyond_memory(arrays * n_weights**2, f"the matrices of all pairs of {n_weights:,} weights", advice)
-
-
-def _refuse_large_wide(problem: Problem, way: Way) -> None:
-    """The same for fits that do without them."""
-    M, scores = problem.shape.total, problem.rows.n_rows * problem.shape.n_outputs
-    pairs = scores**2 if way is Way.ROWS else 0
-    advice = "Use fewer columns, or fewer classes."
-    refuse_beyond_memory(WIDE_VECTORS * M + pairs, f"a fit of {M:,} weights to {problem.rows.n_rows:,} rows", advice)
-
-
-def _scaled_rows(problem: Problem, likelihood: Likelihood | Categorical, search: Search) -> Learnt:
-    """The scale of highest evidence, by matrices of rows."""
-    surface = DualSurface(likelihood, problem.rows, partial(_prior_at, problem), _intercept(problem), search.controls)
-    theta = root_uphill(surface, best_of_scan(surface))
-    final = surface(theta)
-    status = search_status(theta, final.gradient) if surface.status.good else surface.status
-    if status is Status.CONVERGED:
-        status = final.result.solution.status
-    prior = _prior_at(problem, float(theta[0])).gaussian
-    resolved, contrast = _standardised(problem, float(theta[0])), np.eye(problem.shape.n_outputs)
-    return Learnt(final.result, prior, contrast, status, resolved, problem.unit * np.exp(theta))
-
-
-def _scaled_directions(problem: Problem, likelihood: Likelihood | Categorical, search: Search) -> Learnt:
-    """The scale of highest evidence, its slope by conjugate gradients."""
-    passes = RowPasses(likelihood, _parts(problem), problem.frame, _prior_at(problem, 0.0))
-    found = scale_of(passes, partial(_prior_at, problem), search.controls)
-    result, se = wide_result(found.passes, found.mode)
-    theta = np.array([found.theta])
-    status = search_status(theta, np.zeros(1)) if found.settled else Status.SCALES_NOT_FOUND
-    status = result.solution.status if status is Status.CONVERGED or not result.solution.status.good else status
-    contrast, resolved = np.eye(problem.shape.n_outputs), _standardised(problem, found.theta)
-    prior = found.passes.prior.gaussian
-    return Learnt(result, prior, contrast, status, resolved, problem.unit * np.exp(theta), log_evidence_se=se)
-
-
-def _standardised(problem: Problem, theta: float) -> CentredNormal:
-    """The prior of standardised columns with one scale, in data units."""
-    slopes = problem.unit * np.exp(theta) / problem.columns.scale
-    return CentredNormal(slopes, problem.intercept_scale, problem.columns.mean)
-
-
-def _prior_at(problem: Problem, theta: float) -> WidePrior:
-    return WidePrior.of(_standardised(problem, theta), problem.shape, problem.frame)
-
-
-def _parts(problem: Problem) -> RowParts:
-    return RowParts(problem.raw, problem.shape.n_features)
-
-
-def _intercept(problem: Problem) -> float:
-    return problem.intercept_scale if problem.shape.intercept else 0.0

@@ -14,6 +14,7 @@ from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.weighted_draws import WeightedDraws, weighted_mean, weighted_quantiles
 
+SEED = 0  # of what lies outside of the space of few rows, where the draws say nothing
 MOST_DRAWS = 8_192  # that are kept: each is another prediction for every row
 
 
@@ -102,8 +103,11 @@ class DrawnPosterior(DataUnits):
         return self.data.choose(rng, size)
 
     def frame_draws(self, rng: np.random.Generator, size: int) -> Array:
-        """`size` draws of the weight vectors in the frame, (size, K, D), with replacement."""
-        return self.vectors(self.free.choose(rng, size))
+        """`size` draws of the weight vectors in the frame of all columns, (size, K, D), with replacement."""
+        if self.frame.full is self.frame:
+            return self.vectors(self.free.choose(rng, size))
+        draws = self.data.choose(rng, size)
+        return self.frame.full.to_frame(draws.reshape(size, len(self.contrast), -1))
 
     def combined_scores(self, Z: DesignMatrix, contrast: Array) -> Scores:
         """Mean and variance of the scores of combinations of the free weight vectors, (K, J), for rows Z."""
@@ -120,5 +124,5 @@ def drawn_posterior(
 ) -> DrawnPosterior:
     """Weighted draws of the free weights, (S, M), in the place of the Gaussian that they came from."""
     free = WeightedDraws(points, log_weights).thinned(MOST_DRAWS)
-    data = WeightedDraws(around.to_data(free.x), free.log_weights)
+    data = WeightedDraws(around.data_draws(np.random.default_rng(SEED), free.x), free.log_weights)
     return DrawnPosterior(around.frame, around.contrast, around, free, data, target)

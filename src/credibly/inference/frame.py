@@ -50,6 +50,11 @@ class Frame:
         return cls(center, columns.scale, intercept)
 
     @property
+    def full(self) -> "Frame":
+        """The frame of all columns: this one."""
+        return self
+
+    @property
     def log_volume(self) -> float:
         """log |det du/dw| of one weight vector."""
         return float(np.log(self.scale).sum())

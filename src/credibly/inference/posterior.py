@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array, hstack, vstack
 from scipy.special import ndtr, ndtri
 
-from credibly.data.threads import blas_threads, single_threaded_blas
+from credibly.data.threads import blas_threads
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.contrasts import centring
 from credibly.inference.frame import Frame
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix, Roots, from_upper, upper_factor
-from credibly.numerics.low_rank import WidePrecision
 from credibly.numerics.newton import Solution
 from credibly.numerics.special import LOG_2PI
 
@@ -84,6 +82,11 @@ class Gaussian:
         """The precision by its factor."""
         return Roots.positive(self.precision.factor)
 
+    @property
+    def root(self) -> Array:
+        """R (·, M) with Σ = RᵀR."""
+        return self.precision.inverse_root
+
     def __repr__(self) -> str:
         return f"Gaussian(M={self.mean.size}, log|Λ|={self.precision.logdet:.4g})"
 
@@ -110,50 +113,9 @@ class Gaussian:
         would hide how they differ.
         """
         rows, J = np.asarray(Z if isinstance(Z, np.ndarray) else Z.toarray()), contrast.shape[1]
-        whitener = np.matmul(contrast, self.precision.inverse_root.reshape(self.mean.size, J, -1))
+        whitener = np.matmul(contrast, self.root.reshape(len(self.root), J, -1))
         white = np.einsum("mkd,nd->nkm", whitener, rows, optimize=True)
         return Scores(rows @ (contrast @ self.mean.reshape(J, -1)).T, white @ white.transpose(0, 2, 1))
-
-
-@dataclass(frozen=True, repr=False)
-class WideGaussian(Gaussian):
-    """N(w | mean, Λ⁻¹) over so many weights that Λ is held by a diagonal and some directions.
-
-    Examples
-    --------
-    >>> from credibly.numerics.arrow import Arrow
-    >>> from credibly.numerics.low_rank import RowDirections
-    >>> low = RowDirections.of(Arrow(np.ones(2), np.zeros(2)), np.array([[1.0, 0.0]]), np.array([[[1.0]]]))
-    >>> q = WideGaussian(np.array([1.0, 2.0]), WidePrecision(low))
-    >>> q.scores(np.array([[2.0, 1.0]]))
-    Scores(mean=array([4.]), variance=array([3.]))
-    """
-
-    precision: WidePrecision  # type: ignore[assignment]  # answers the same questions
-    variance_error: float = 0.0  # relative, of variances of scores: root mean square over some rows; 0 where exact
-
-    def pull(self, w: Array) -> Array:
-        """Gradient of minus the log density."""
-        return self.precision.times(w - self.mean)
-
-    @property
-    def effective_parameters(self) -> float:
-        """M - tr(P Λ⁻¹) with the precision P of the prior, in whose metric Λ is held."""
-        return self.mean.size - self.precision.low.kept
-
-    def logpdf(self, w: Array) -> Array:
-        """Log density at w, (M,) or (size, M)."""
-        squares = ((w - self.mean) * self.precision.times(w - self.mean)).sum(axis=-1)
-        return np.asarray(0.5 * (self.precision.logdet - self.mean.size * LOG_2PI - squares))
-
-    def scores(self, Z: DesignMatrix) -> Scores:
-        """Mean and variance of the scores Zw, one per row."""
-        return Scores(np.asarray(Z @ self.mean), self.precision.row_covariances(Z)[:, 0, 0])
-
-    def class_scores(self, Z: DesignMatrix, contrast: Array) -> Scores:
-        """Mean and covariance of K scores per row: of combinations of the weight vectors that are stacked, (K, J)."""
-        mean = np.asarray(Z @ (contrast @ self.mean.reshape(contrast.shape[1], -1)).T)
-        return Scores(mean, contrast @ self.precision.row_covariances(Z) @ contrast.T)
 
 
 class InferenceResult(NamedTuple):
@@ -249,13 +211,7 @@ class WeightPosterior(DataUnits):
     contrast: Array
 
     def __repr__(self) -> str:
-        error = f", variance_error={self.variance_error:.2g}" if self.variance_error else ""
-        return f"WeightPosterior(M={self.mean.size}, log|Λ|={self.gaussian.precision.logdet:.4g}{error})"
-
-    @property
-    def variance_error(self) -> float:
-        """How far variances of scores may be off, relative, root mean square; 0 unless the posterior is low-rank."""
-        return self.gaussian.variance_error if isinstance(self.gaussian, WideGaussian) else 0.0
+        return f"WeightPosterior(M={self.mean.size}, log|Λ|={self.gaussian.precision.logdet:.4g})"
 
     @property
     def mean(self) -> Array:
@@ -266,14 +222,12 @@ class WeightPosterior(DataUnits):
     def cov(self) -> Array:
         """Posterior covariance, (M, M)."""
         with blas_threads(self.gaussian.mean.size, None):  # woken for little they keep a processor busy for long
-            root = _root(self)
+            root = self.to_data(self.gaussian.precision.inverse_root)
             return np.asarray(root.T @ root)
 
     @property
     def std(self) -> Array:
         """Posterior standard deviations, (M,)."""
-        if isinstance(self.gaussian, WideGaussian):
-            return _wide_std(self.gaussian, self.frame, centred=False)
         return np.asarray(np.sqrt((_root(self) ** 2).sum(axis=0)))
 
     @property
@@ -283,8 +237,6 @@ class WeightPosterior(DataUnits):
 
     def moments(self) -> tuple[Array, Array]:
         """Mean and standard deviation of what is determined of the weights, (M,) each."""
-        if isinstance(self.gaussian, WideGaussian):
-            return self.determined(self.mean), _wide_std(self.gaussian, self.frame, centred=len(self.contrast) > 1)
         root = self.determined(_root(self))
         return self.determined(self.mean), np.asarray(np.sqrt((root**2).sum(axis=0)))
 
@@ -304,7 +256,11 @@ class WeightPosterior(DataUnits):
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the weights, (size, M)."""
-        return self.to_data(self.gaussian.sample(rng, size))
+        return self.data_draws(rng, self.gaussian.sample(rng, size))
+
+    def data_draws(self, rng: np.random.Generator, u: Array) -> Array:
+        """Draws of the free weights in the frame, (size, J·D), as draws of the weights, (size, M)."""
+        return self.to_data(u)
 
     def frame_draws(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the weight vectors in the frame, (size, K, D)."""
@@ -318,27 +274,7 @@ class WeightPosterior(DataUnits):
 def _root(posterior: WeightPosterior) -> Array:
     """R with cov = RᵀR, one column per weight."""
     with blas_threads(posterior.gaussian.mean.size, None):
-        return posterior.to_data(posterior.gaussian.precision.inverse_root)
-
-
-def _wide_std(q: WideGaussian, frame: Frame, *, centred: bool) -> Array:
-    """Standard deviations of the weights in data units, (M,), less the mean over classes where `centred`."""
-    with single_threaded_blas():  # many small products, for which its threads cost far more than they bring
-        cov = q.precision.row_covariances(_weight_rows(frame))
-    own = np.einsum("dkk->dk", cov)
-    if centred:
-        own = own - 2 * cov.mean(axis=1) + cov.mean(axis=(1, 2))[:, None]
-    return np.asarray(np.sqrt(own.T)).reshape(-1)
-
-
-def _weight_rows(frame: Frame) -> csr_array:
-    """Rows that multiply weights in the frame to give those in data units, (D, D): a diagonal and a last row."""
-    d = frame.scale.size
-    slopes = diags_array(1.0 / frame.scale, format="csr")
-    if not frame.intercept:
-        return csr_array(slopes)
-    last = np.append(-frame.center / frame.scale, 1.0)
-    return csr_array(vstack([hstack([slopes, csr_array((d, 1))]), csr_array(last[None])], format="csr"))
+        return posterior.to_data(posterior.gaussian.root)
 
 
 def normal_quantile(level: Any) -> float:

@@ -108,9 +108,10 @@ class Normal:
         InputError
             If a size does not fit, or the covariance is not positive definite; the message says which sizes do.
         """
-        return Moments(self._full_mean(shape), self._full_cov(shape))
+        return Moments(self.full_mean(shape), self._full_cov(shape))
 
-    def _full_mean(self, shape: WeightShape) -> Array:
+    def full_mean(self, shape: WeightShape) -> Array:
+        """The mean of all weights of a model of this shape, (M,)."""
         if self.mean is None:
             return np.zeros(shape.total)
         mean = finite(self.mean, "prior mean")

@@ -97,11 +97,6 @@ class Status(Enum):
         "are those of the nearest one and uncertain. Use inference='auto' if that was not it, a tighter prior, fewer "
         "columns or more rows."
     )
-    VARIANCES_ROUGH = (
-        "The low-rank posterior of so many weights gives variances that are wrong by more than a quarter (root mean "
-        "square; posterior_.variance_error has the number), so intervals and averaged probabilities are rough. Use a "
-        "tighter prior or fewer columns; give rows that repeat once, with sample_weight."
-    )
     HYPERPARAMETER_AT_BOUND = (
         "Converged; a hyperparameter of the kernel is at its bound. summary() says which, and what that means."
     )
@@ -149,7 +144,6 @@ _NOT_GOOD = {
     Status.SWEEP_LIMIT,
     Status.UNTRUSTWORTHY,
     Status.UNDETERMINED,
-    Status.VARIANCES_ROUGH,
 }
 
 

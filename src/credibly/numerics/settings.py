@@ -58,3 +58,31 @@ class SearchCosts:
 
 
 SEARCH_COSTS = SearchCosts()
+
+
+@dataclass(frozen=True)
+class ManyWeights:
+    """From how many weights on a linear model is fitted without the matrix of all pairs of them, and how.
+
+    Weights are columns plus intercept, times classes for the softmax.
+    """
+
+    largest_matrix: int = 5_000
+    """Weights up to which matrices of all pairs are formed: 200 MB each, five of them in a fit, and a second or two for
+    each Cholesky factor. The space of few rows has at most so many coordinates, too."""
+    narrow: int = 1_000
+    """Weights up to which the space of few rows is not looked for, however few: a factor takes milliseconds."""
+    few_rows: float = 0.5
+    """Rows for each weight of a class up to which their space is used below `largest_matrix`: at a half, a factor there
+    takes an eighth of the time."""
+    largest_basis: int = 200_000_000
+    """Numbers in a basis of that space, rows times columns that occur in them: 1.6 GB."""
+    mode_tol: float = 1e-4
+    """Squared Newton decrement from which conjugate gradients take one more step, to a tenth of it or less, and end, if
+    that is more than `tol`: the mode to three
+    thousandths of a posterior standard deviation. Draws tell the posterior far less well."""
+    probes: int = 12
+    """Random vectors for the log determinant in the evidence, whose standard error is known to a fifth by so many."""
+    draws: int = 400
+    """Draws that stand for the posterior: by so many a standard deviation is known to four per cent, 1/√800, and a
+    variance to seven."""
