@@ -96,6 +96,8 @@ def load_refload() -> ModuleType:
 class UnitGaussian(Likelihood):
     """y ~ N(f, 1): for this one Laplace is exact, and the evidence is known."""
 
+    two_labels = False
+
     def log_prob(self, y, f):
         return norm.logpdf(y, f)
 

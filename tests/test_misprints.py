@@ -44,7 +44,7 @@ from credibly.kernels import RBF, Constant, Linear, White
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
 from credibly.model.likelihoods.families import Gamma
 from credibly.model.likelihoods.label_noise import LabelNoise
-from credibly.numerics import averages, softmax_averages
+from credibly.numerics import softmax_averages
 from credibly.numerics.linalg import PSD
 from helpers import UnitGaussian
 

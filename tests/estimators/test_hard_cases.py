@@ -168,7 +168,7 @@ def test_draws_take_a_generator_as_well_as_a_seed():
 
 
 def test_public_submodules_are_there_without_being_imported_by_name():
-    assert credibly.averages.sigmoid(0.0, 1.0) == 0.5
+    assert credibly.averages.sigmoid(0.0, 1.0) == pytest.approx(0.5, rel=1e-12)
     assert issubclass(credibly.errors.InputError, ValueError)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = credibly.nothing

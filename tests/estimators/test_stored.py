@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ class Parts(MemoryRows, Stored):
         if self.stop_after is not None and len(self.walks) > self.stop_after:
             raise KeyboardInterrupt
         return super().each(lambda part: block(part._replace(where="part 7")))
+
+    def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
+        return reduce(merge, self.each(block))
 
 
 def table(n: int = 900, n_classes: int = 2) -> tuple[Any, Any]:

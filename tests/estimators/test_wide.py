@@ -307,8 +307,9 @@ def test_the_posterior_by_draws_is_as_good_as_draws_are(prior, classes, d, kind)
     assert_allclose(wide.predict_proba(new), full.predict_proba(new), atol=0.112 * 2 * DRAWN)
     if prior == "empirical":
         learnt = limited(model.set_params(prior="empirical"), FULL).fit(X, y[:800])
-        # Evidences at two scales differ by the probes' error of the difference: some hundredths of a nat in hundreds.
-        assert_allclose(wide.prior_scale_, learnt.prior_scale_, rtol=0.02)
+        # Evidences at two scales differ by the probes' error of the difference, some hundredths of a nat: a tenth of
+        # the scale changes the evidence by about as much.
+        assert_allclose(wide.prior_scale_, learnt.prior_scale_, rtol=0.1)
         assert wide.status_ is learnt.status_ is Status.CONVERGED
 
 

@@ -171,14 +171,11 @@ def command_demo(folder: Path) -> Work:
 def fit_again(folder: Path) -> Work:
     """A fit that is stopped leaves nothing behind in the process: the same fit is then what it would have been."""
     from credibly import BayesianLogisticRegression
-    from credibly.data.threads import blas_counts, set_blas_counts
 
     X, y = rows(4000)
     whole = BayesianLogisticRegression(n_jobs=2).fit(X, y)
-    two = dict.fromkeys(blas_counts(), 2)
 
     def work() -> None:
-        set_blas_counts(two)
         fitted = BayesianLogisticRegression(n_jobs=2)
         try:
             fitted.fit(X, y)
@@ -186,46 +183,8 @@ def fit_again(folder: Path) -> Work:
             sys.settrace(None)
             if hasattr(fitted, "posterior_"):  # it was over but for its return
                 np.testing.assert_allclose(fitted.posterior_.mean, whole.posterior_.mean, rtol=1e-10)
-            assert blas_counts() == two, f"BLAS is left at {blas_counts()}"
             again = fitted.fit(X, y)
             np.testing.assert_allclose(again.posterior_.mean, whole.posterior_.mean, rtol=1e-10)  # other BLAS threads
-            raise
-
-    return work
-
-
-def hold_blas(folder: Path) -> Work:
-    """BLAS is held at one thread; whoever is stopped on the way gives it back."""
-    return holding_blas(lambda: None)
-
-
-def hold_blas_and_share(folder: Path) -> Work:
-    """The same, with items that two threads share meanwhile: which of them takes which differs between runs."""
-    from credibly.data.threads import in_order
-
-    def inside() -> None:
-        assert list(in_order(abs, range(3), 2)) == [0, 1, 2]
-
-    return holding_blas(inside)
-
-
-def holding_blas(inside: Callable[[], None]) -> Work:
-    from credibly.data.threads import blas_counts, in_order, set_blas_counts, single_threaded_blas
-
-    two = dict.fromkeys(blas_counts(), 2)
-
-    def work() -> None:
-        set_blas_counts(two)
-        try:
-            with single_threaded_blas(), single_threaded_blas():
-                inside()
-        except KeyboardInterrupt:
-            sys.settrace(None)
-            assert blas_counts() == two, f"BLAS is left at {blas_counts()}"
-            with single_threaded_blas():
-                assert set(blas_counts().values()) == {1}
-            assert blas_counts() == two
-            assert list(in_order(abs, range(30), 2)) == list(range(30))
             raise
 
     return work
@@ -265,8 +224,6 @@ SCENARIOS = {
             command_report,
             command_demo,
             fit_again,
-            hold_blas,
-            hold_blas_and_share,
             fit_recorded,
             resume,
         ),

@@ -104,16 +104,6 @@ def test_so_it_is_wherever_ctrl_c_comes(faults, tmp_path):
 BLAS = ("credibly/data/threads.py",)
 
 
-def test_blas_is_given_back_wherever_ctrl_c_comes(faults, tmp_path):
-    lines = faults.undisturbed("hold_blas", tmp_path, BLAS)["lines"]
-    for found in faults.ask("hold_blas", tmp_path, every(lines, BLAS, "SIGINT")):
-        assert found["end"] == INTERRUPTED, found
-
-
-def test_blas_is_given_back_wherever_ctrl_c_comes_while_items_are_shared(faults, tmp_path):
-    interrupted(faults, "hold_blas_and_share", tmp_path, BLAS, 60)
-
-
 def taken_up(faults: Faults, folder: Path, signal: str, most: int) -> None:
     """A recorded fit is stopped, and taken up from what it left, which is taken away when it is done."""
     files = ("credibly/data/checkpoint.py", "credibly/data/archive.py", "credibly/data/files.py")

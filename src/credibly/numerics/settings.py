@@ -36,7 +36,7 @@ class SearchCosts:
     fits in all: below, a fit takes a millisecond, and looking for several maxima of the evidence costs nothing."""
     single_mode_numbers: int = 1_000_000
     """Rows times weights from which on one mode is looked for where there may be several, as many rows leave one."""
-    hessian_error: float = 1e-10
+    hessian_error: float = 2e-11
     """Relative, of the Hessian where a sampled search ends, beside that of the mode: covariances are off by it."""
     weights_for_one_hessian: int = 60
     """From so many weights on a pass with the Hessian costs more than the four gradients that make a second one
