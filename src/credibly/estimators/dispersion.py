@@ -36,7 +36,7 @@ PRECISE = 1e-6  # in log dispersion, of the search by values
 NARROW = 1e-2  # in log dispersion: bounds from whose middle a Newton step will do
 STEP = 3e-3  # of differences: they err by its fourth power, and rounding is divided by it
 MOST_ROUNDS = 20  # of prior scales and dispersion in turn
-AT_BOUND = 1e-3
+AT_BOUND = 0.1  # in log dispersion: so near, an evidence that is flat but for rounding may have a maximum
 EDGE = 1e-6  # of the largest score
 SETTLED = 1e-9  # in log dispersion
 PERFECT = 1e-24  # of the targets' own spread: a fit this near is exact but for rounding
@@ -183,12 +183,15 @@ def _with_best(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     learnt = _at(problem, log_s, choice, search)
     for _ in range(MOST_ROUNDS):
         before, log_s = log_s, _best_dispersion(problem, learnt, search, bounds)
+        nearest = min(widest, key=lambda bound: abs(log_s - bound))
+        if at_bound := abs(log_s - nearest) < AT_BOUND:
+            log_s = nearest
         try:
             learnt = _at(problem._replace(start=learnt.result.posterior.mean), log_s, choice, search)
         except NotPositiveDefinite:  # a dispersion so small that some priors vanish beside the likelihood
             return learnt._replace(status=Status.DISPERSION_AT_BOUND)
         moved = abs(log_s - before)
-        if min(abs(log_s - bound) for bound in widest) < AT_BOUND:
+        if at_bound:
             return learnt._replace(status=Status.DISPERSION_AT_BOUND)
         if moved < SETTLED or not isinstance(choice, str):
             break

@@ -18,7 +18,7 @@ from credibly.inference.prior_density import PriorDensity
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, Roots, definite_or_none, from_root, pivots_above, semidefinite_root
 
-CANCELLED = 1e-5  # the pivot below which Cholesky's factor of a sum is not right to 5e-11,
+CANCELLED = 1e-4  # the pivot below which Cholesky's factor of a sum is not right to 1e-11,
 ROUGH = 1e-10  # that below which it does not even show the way,
 LOST = 1e-26  # and that below which variances by roots may be off by more than 1e-5 (seen: 4e-8 at 2e-24, as 1/pivot)
 WHAT = "the posterior precision"
