@@ -11,6 +11,7 @@ from reliability.inputs import FITS, SAME, Answer, Change, Fits, Input, Refused
 BINARY = ("BayesianProbitRegression", "NoisyThresholdClassifier")
 ONE_CLASS = Refused("only one class.*at least two classes")
 LEFT_OUT = Fits(warns="'x2' has one value only and is left out")
+FITTED_EXACTLY = Fits(warns="targets vary far less")
 SEVERAL: dict[str, Answer] = {
     "every": FITS,
     **dict.fromkeys(BINARY, Refused("3 classes were found.*For more than two use BayesianLogisticRegression")),
@@ -89,9 +90,13 @@ TABLE_SHAPES = [
     ),
     Input(
         "one row of every class",
-        "Fits: priors say what rows do not.",
+        "Fits: priors say what rows do not. Least squares, which fits two rows exactly, warns of no spread.",
         take(one_of_each),
-        {"every": FITS, "… inducing points": Refused("inducing=6 points.*there are 2 rows")},
+        {
+            "every": FITS,
+            "… inducing points": Refused("inducing=6 points.*there are 2 rows"),
+            **dict.fromkeys(("LeastSquaresClassifier", "BayesianGLM, gaussian"), FITTED_EXACTLY),
+        },
     ),
     Input("1 column", "Fits.", table(lambda X: X[:, :1]), {"every": FITS}),
     Input("0 columns", "Refused.", table(lambda X: X[:, :0]), {"every": Refused("0 feature.*minimum of 1")}),
@@ -167,7 +172,7 @@ TABLE_SHAPES = [
         "8 rows, 30 columns",
         "Fits. (Without a prior it is refused.)",
         lambda p: p.but(X=np.resize(p.X, (8, 30)), y=p.codes[4:12].copy(), codes=p.codes[4:12]),
-        {"every": FITS},
+        {"every": FITS, "LeastSquaresClassifier": FITTED_EXACTLY},
     ),
     Input(
         "a column that starts at a million",
@@ -218,7 +223,7 @@ CLASSES = [
         {
             "every": FITS,
             "yes and no": Refused("holds 0 or 1"),
-            **dict.fromkeys(("LeastSquaresClassifier", "BayesianGLM, gaussian"), Fits(warns="targets vary far less")),
+            **dict.fromkeys(("LeastSquaresClassifier", "BayesianGLM, gaussian"), FITTED_EXACTLY),
         },
     ),
     Input("quasi-separated classes", "As separated.", quasi_separated, {"every": FITS}),
