@@ -123,9 +123,8 @@ class _SampleSearch:
     def run(self, x: Array) -> Solution | None:
         """The mode, or None where it is no guide."""
         self.x = x
-        distance = (
-            x.size * self.n_rows / self.sample.rows.n_rows
-        )  # squared, to that of all rows, in standard deviations
+        # Squared distance to the mode of all rows, in standard deviations of their posterior.
+        distance = x.size * self.n_rows / self.sample.rows.n_rows
         self.least_loss = self.costs.least_loss * distance if _has_labels(self.sample) else -np.inf
         goal = self.costs.sample_accuracy * distance
         try:

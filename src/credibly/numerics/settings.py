@@ -79,8 +79,8 @@ class ManyWeights:
     """Numbers in a basis of that space, rows times columns that occur in them: 1.6 GB."""
     mode_tol: float = 1e-4
     """Squared Newton decrement from which conjugate gradients take one more step, to a tenth of it or less, and end, if
-    that is more than `tol`: the mode to three
-    thousandths of a posterior standard deviation. Draws tell the posterior far less well."""
+    that is more than `tol`: the mode to three thousandths of a posterior standard deviation. Draws tell the posterior
+    far less well."""
     probes: int = 12
     """Random vectors for the log determinant in the evidence, whose standard error is known to a fifth by so many."""
     draws: int = 400
