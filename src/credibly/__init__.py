@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # what `__getattr__` finds, for type checkers
     from credibly.inference.density import laplace_approximation
     from credibly.model.likelihoods import NormalMixture
     from credibly.model.priors import Jeffreys, Normal, StudentT
-    from credibly.numerics.newton import Status
+    from credibly.numerics.status import Status
     from credibly.persistence import load, save
 
 __all__ = [
@@ -76,7 +76,7 @@ _WHERE = {  # a model is imported without the others: half of the time
     "NormalMixture": "model.likelihoods",
     "ParquetRows": "data.parquet",
     "QuadraticDiscriminant": "estimators.generative",
-    "Status": "numerics.newton",
+    "Status": "numerics.status",
     "StudentT": "model.priors",
     "compare": "comparison",
     "laplace_approximation": "inference.density",

@@ -18,8 +18,8 @@ from credibly.inference.wide import LOOSE, WideGaussian, WideObjective
 from credibly.model.centred_prior import CentredNormal, IndependentPrior
 from credibly.model.likelihoods import BernoulliLogit, Categorical
 from credibly.model.priors import WeightShape
-from credibly.numerics.newton import Status
 from credibly.numerics.settings import ManyWeights
+from credibly.numerics.status import Status
 
 FULL = ManyWeights(narrow=10**9)
 FEW_ROWS = ManyWeights(narrow=1)

@@ -15,7 +15,7 @@ from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, threshol
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.numerics.averages import Tilted
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 from helpers import UnitGaussian
 
 LOGIT, PROBIT = BernoulliLogit(), BernoulliProbit()

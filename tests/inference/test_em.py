@@ -9,7 +9,7 @@ from credibly.inference import em
 from credibly.inference.conjugate import JointSums
 from credibly.model.class_conditionals.base import NotDetermined
 from credibly.model.class_conditionals.categorical import Counts
-from credibly.numerics.newton import Status, silent
+from credibly.numerics.status import Status, silent
 
 
 def complete(values, moves, monkeypatch, max_iter: int = 4):

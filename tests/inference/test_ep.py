@@ -24,7 +24,7 @@ from credibly.model.likelihoods import NormalMixture, threshold_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.model.priors import StudentT
 from credibly.numerics.averages import Tilted
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 from helpers import UnitGaussian
 
 MIXTURE = NormalMixture(weights=(0.3, 0.7), means=(-1.0, 0.5), scales=(0.6, 1.4))

@@ -17,7 +17,7 @@ from credibly.inference.ep import (
 from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 K = np.array([[2.0, 0.7, 0.1], [0.7, 1.5, 0.4], [0.1, 0.4, 1.0]])
 Y = np.array([1.0, 0.0, 1.0])

@@ -14,7 +14,7 @@ from credibly.inference.laplace import Controls
 from credibly.inference.objective import Objective
 from credibly.inference.scale_search import LOG_BOUNDS, climbed, root_uphill, settled
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 PASSES: Counter[str] = Counter()
 

@@ -26,7 +26,8 @@ from credibly.model.likelihoods.families import Binomial, Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.links import Log, Logit, Power, Probit
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Local, newton
+from credibly.numerics.newton import newton
+from credibly.numerics.status import Local
 
 ONE = WeightNames(["age", "dose", "x1", "a b, c=d", "Sepal.Length", "intercept"])
 THREE = WeightNames(["age", "dose", "intercept"], ["1", "2", "sea bass"])

@@ -25,7 +25,7 @@ from credibly.inference.posterior import Scores
 from credibly.kernels import RBF, Constant, Linear, Matern, Periodic, Polynomial, RationalQuadratic, White
 from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import Slopes, threshold_likelihood
-from credibly.numerics.newton import Status, silent
+from credibly.numerics.status import Status, silent
 from helpers import UnitGaussian
 
 LIKELIHOODS = {name: threshold_likelihood(name) for name in ("logit", "probit", "gumbel")}

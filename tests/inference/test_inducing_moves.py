@@ -15,7 +15,7 @@ from credibly.inference.laplace import Controls
 from credibly.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
 from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import threshold_likelihood
-from credibly.numerics.newton import silent
+from credibly.numerics.status import silent
 
 KERNELS = {
     "rbf": 4.0 * RBF([0.5, 0.7]),

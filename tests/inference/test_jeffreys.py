@@ -11,7 +11,7 @@ from credibly.inference import jeffreys as module
 from credibly.inference.jeffreys import PenalisedObjective, jeffreys
 from credibly.inference.objective import Objective
 from credibly.model.likelihoods import BernoulliCauchit, BernoulliLogit
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 K, N = 3, 10
 Y = np.repeat([1.0, 0.0], [K, N - K])

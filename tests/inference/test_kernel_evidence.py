@@ -10,7 +10,7 @@ from credibly.inference import kernel_evidence
 from credibly.inference.inducing_ascent import Ascent, Goal, Terms
 from credibly.inference.kernel_evidence import Climb, _judged, maximise
 from credibly.inference.laplace import Controls
-from credibly.numerics.newton import Status, silent
+from credibly.numerics.status import Status, silent
 
 TOP, BENDS = np.array([0.3, -0.2]), np.array([1.0, 100.0])
 BOUNDS = np.array([[-5.0, 5.0], [-5.0, 5.0]])

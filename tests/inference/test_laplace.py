@@ -25,8 +25,9 @@ from credibly.model.likelihoods.families import Gamma, Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.links import Log
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Local, Solution, Status, newton
-from credibly.numerics.settings import SEARCH_COSTS
+from credibly.numerics.newton import newton
+from credibly.numerics.settings import COSTS
+from credibly.numerics.status import Local, Solution, Status
 
 N, D = 20_000, 20
 
@@ -113,7 +114,7 @@ def test_a_column_that_is_zero_in_every_sample_is_left_to_newton_under_a_flat_pr
     objective = replace(problem(BernoulliLogit()), prior=None)
     Z, y = objective.rows.X, objective.rows.y
     Z[:, 0] = 0.0
-    drawn = {tuple(row) for size in sample_sizes(objective, D, SEARCH_COSTS) for row in _sampled(objective, size)}
+    drawn = {tuple(row) for size in sample_sizes(objective, D, COSTS) for row in _sampled(objective, size)}
     rare = np.array([tuple(row) not in drawn for row in Z])
     assert np.unique(y[rare]).size == 2
     Z[rare, 0] = np.random.default_rng(0).normal(size=rare.sum())
@@ -175,7 +176,7 @@ def test_a_score_too_large_for_an_exponential_sends_the_search_back():
     objective = problem(FamilyLikelihood(Poisson(), Log()))
     Z = objective.rows.X.copy()
     mode = laplace(objective, np.zeros(D)).posterior.mean
-    first = sample_sizes(objective, D, SEARCH_COSTS)[0]
+    first = sample_sizes(objective, D, COSTS)[0]
     out = np.setdiff1d(np.arange(N), strewn(np.random.default_rng(0), N, first))[0]
     Z[out] = 2000 * mode / (mode @ mode)
     y = objective.rows.y.copy()

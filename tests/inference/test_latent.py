@@ -32,7 +32,7 @@ from credibly.kernels import (
 from credibly.model.likelihoods import NormalMixture, Slopes, threshold_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.model.priors import StudentT
-from credibly.numerics.newton import Status, silent
+from credibly.numerics.status import Status, silent
 from helpers import UnitGaussian
 
 MIXTURE = NormalMixture(weights=(0.3, 0.7), means=(-1.0, 0.5), scales=(0.6, 1.4))

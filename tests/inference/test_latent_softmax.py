@@ -12,7 +12,7 @@ from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_softmax import ClassLatents, ClassPrecision, softmax_latents
 from credibly.kernels import RBF, Constant, Linear, Matern, White
 from credibly.model.likelihoods import BernoulliLogit, Categorical
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 NUGGET = White(0.1, variance_bounds="fixed")  # so that the explicit formulas may invert K
 

@@ -15,7 +15,7 @@ from credibly.inference.latent_laplace import Latents
 from credibly.inference.one_vs_rest import one_vs_rest
 from credibly.kernels import RBF, Constant, Matern
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 PROBIT = BernoulliProbit()
 SHARED = (Constant(3.0) * RBF((0.9, 1.6)),)

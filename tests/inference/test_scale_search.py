@@ -23,7 +23,7 @@ from credibly.inference.scale_search import (
     search_status,
     settled,
 )
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 
 class Columns:

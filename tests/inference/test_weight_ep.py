@@ -19,7 +19,7 @@ from credibly.model.likelihoods import NormalMixture, threshold_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.model.priors import StudentT
 from credibly.numerics.averages import Tilted
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 from helpers import UnitGaussian
 
 LOGIT, PROBIT, CAUCHY = (threshold_likelihood(name) for name in ("logit", "probit", "cauchy"))

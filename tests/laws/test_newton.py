@@ -11,7 +11,8 @@ from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Local, Status, newton
+from credibly.numerics.newton import newton
+from credibly.numerics.status import Local, Status
 
 # Five points in one dimension that no threshold at zero separates: a row with x = -3 is of class 1.
 X = np.array([[1.0], [2.0], [3.0], [4.0], [-3.0]])

@@ -28,7 +28,7 @@ from persistence.forge import Contents, archive_of, contents_of, edited, with_he
 X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.5], [3.0, 0.5], [4.0, 1.0], [5.0, 2.0]])
 LOGISTIC = "credibly.estimators.linear:BayesianLogisticRegression"
 PRIOR = "credibly.model.priors:Normal"
-STATUS = "credibly.numerics.newton:Status"
+STATUS = "credibly.numerics.status:Status"
 LARGEST_PEAK = 8_000_000  # bytes of memory: some hundred times the file's 7,000
 
 

@@ -19,7 +19,7 @@ from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_softmax import ClassLatents, softmax_latents
 from credibly.kernels import RBF, Constant
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 from helpers import SHARED, SHARED_IS_HERE, load_refload, needs_shared
 
 pytestmark = needs_shared

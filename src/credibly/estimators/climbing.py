@@ -25,7 +25,7 @@ from credibly.inference.weight_ep import WeightSitesProblem, weight_ep
 from credibly.inference.wide import WideGaussian
 from credibly.model.likelihoods import Likelihood
 from credibly.model.priors import Normal
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 from credibly.numerics.weighted_draws import CLOSE
 
 

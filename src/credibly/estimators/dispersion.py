@@ -29,7 +29,7 @@ from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, start
 from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, weighted_gram
-from credibly.numerics.newton import Local, Solution, Status
+from credibly.numerics.status import Local, Solution, Status
 
 WIDEST = 12.0  # in log dispersion, on either side of a first guess
 PRECISE = 1e-6  # in log dispersion, of the search by values

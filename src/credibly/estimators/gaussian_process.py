@@ -50,7 +50,7 @@ from credibly.inference.laplace import Controls
 from credibly.inference.one_vs_rest import OneVsRestLatents
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
-from credibly.numerics.newton import Status, silent
+from credibly.numerics.status import Status, silent
 
 ROUNDING = 1e-9  # of a log evidence
 

@@ -30,7 +30,7 @@ from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 DOUBTFUL_GAP = 0.05  # between averaged probabilities and shares of classes
 

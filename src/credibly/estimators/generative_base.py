@@ -54,7 +54,7 @@ from credibly.inference.em import UNLABELLED, Limits
 from credibly.model.class_conditionals.base import MAXIMUM_LIKELIHOOD, MOMENT, NotDetermined
 from credibly.model.class_conditionals.statistics import refuse_impossible
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.newton import Status, silent
+from credibly.numerics.status import Status, silent
 
 DIVISORS = {"plugin": MAXIMUM_LIKELIHOOD, "moment": MOMENT}
 

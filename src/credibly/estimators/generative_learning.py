@@ -18,7 +18,7 @@ from credibly.model.class_conditionals.probabilities import refuse_empty
 from credibly.model.class_weights import LearnedWeights
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, is_sparse
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 BLOCK_NUMBERS = 400_000
 COPIES = 3  # of the statistics that a fit holds at the same time, at the least: sums, what is believed, and one at work

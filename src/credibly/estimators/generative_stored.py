@@ -18,7 +18,7 @@ from credibly.inference.conjugate import JointSums
 from credibly.model.class_conditionals.base import ClassConditional, NotDetermined
 from credibly.model.class_conditionals.categorical import Categorical
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 if TYPE_CHECKING:
     from credibly.estimators.generative_base import GenerativeLearning

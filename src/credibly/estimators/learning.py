@@ -30,7 +30,7 @@ from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, block_diagonal, from_root
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 PRIOR_CHOICES = (
     '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0), StudentT(df=7, scale=2.5), Jeffreys() or None'

@@ -28,7 +28,7 @@ from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.model.likelihoods.proportions import Binomial
 from credibly.numerics.arrays import Array
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 from credibly.numerics.weighted_draws import pareto_smoothed
 
 DRAWN_BLOCK_ROWS = 64

@@ -59,7 +59,7 @@ from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.model.priors import Normal
 from credibly.numerics.arrays import Array
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 from credibly.predictive import Predictive, drawn_log_proba, predictive_of, weighted_interval
 
 ROUNDING = 1e-9  # of a log evidence

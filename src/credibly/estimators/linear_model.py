@@ -41,8 +41,8 @@ from credibly.inference.wide import WideGaussian
 from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.newton import Report, Status, silent
 from credibly.numerics.settings import ManyWeights
+from credibly.numerics.status import Report, Status, silent
 
 SOFTMAX_BLOCK_ROWS = 256
 DRAWN_SCORES = 1_000_000  # held at a time, in predictions by weighted draws

@@ -26,7 +26,7 @@ from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.model.priors import Beta, Jeffreys, Normal, StudentT
 from credibly.numerics.arrays import Array
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 DEFAULT_BELIEF = Beta(1.0, 9.0)  # about 2ε: five per cent of labels wrong is expected, a third is not excluded
 FIRST_GUESS = 0.05

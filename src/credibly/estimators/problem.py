@@ -17,8 +17,8 @@ from credibly.inference.targets import Target
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import Array
-from credibly.numerics.newton import Status
 from credibly.numerics.settings import ManyWeights
+from credibly.numerics.status import Status
 
 PriorChoice = Normal | StudentT | Jeffreys | str | None
 

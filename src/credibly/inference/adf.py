@@ -27,7 +27,7 @@ from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Local, Solution, Status
+from credibly.numerics.status import Local, Solution, Status
 
 SMALLEST_VARIANCE = float(np.finfo(float).tiny)  # of a score: below that it is known, and its label tells nothing
 

@@ -25,8 +25,8 @@ from credibly.model.class_conditionals.base import ClassConditional, Density, No
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.grouped import dense
 from credibly.numerics.linalg import is_sparse
-from credibly.numerics.newton import Report, Status
 from credibly.numerics.special import log_softmax
+from credibly.numerics.status import Report, Status
 
 FALL = 1e-8  # relative: a value that falls by more than that says that a covariance has become singular
 RUNAWAY = "have a covariance that becomes singular while missing cells or labels are filled in"

@@ -15,7 +15,7 @@ from credibly.inference.latent_laplace import Latents
 from credibly.inference.posterior import Scores
 from credibly.inference.sites import GOAL, Sites, SiteState, cavities_of, matched, settle, tilted_of
 from credibly.numerics.arrays import Array
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 FLOOR = 4 * np.finfo(float).eps
 BLOCKS = 8  # parts of a sequential sweep: the joint marginal of a part is renewed before its rows are visited

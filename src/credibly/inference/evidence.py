@@ -40,8 +40,9 @@ from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, block_diagonal
-from credibly.numerics.newton import Start, Status
-from credibly.numerics.settings import SEARCH_COSTS
+from credibly.numerics.newton import Start
+from credibly.numerics.settings import COSTS
+from credibly.numerics.status import Status
 
 __all__ = [
     "AT_BOUND",
@@ -195,7 +196,7 @@ class _EvidenceSurface:
     @property
     def large(self) -> bool:
         """Whether passes over the rows are dear, and one maximum is worth finding."""
-        return self.objective.rows.n_rows * self.n_weights >= SEARCH_COSTS.quadratic_numbers
+        return self.objective.rows.n_rows * self.n_weights >= COSTS.quadratic_numbers
 
     def __call__(self, theta: Array) -> Evidence:
         key = theta.tobytes()

@@ -22,7 +22,8 @@ from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.base import Expansion
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import scratch, weighted_gram
-from credibly.numerics.newton import ARMIJO, HALVINGS, Status, at_rounding_floor, rounding
+from credibly.numerics.newton import ARMIJO, HALVINGS, at_rounding_floor, rounding
+from credibly.numerics.status import Status
 
 CHORD = 100.0  # squared decrement below which a step is tried with the factor of the last one: n m instead of n m²
 CHORD_GAIN = 0.1  # what such a step must take off the squared decrement, or the factor is renewed

@@ -30,7 +30,7 @@ from credibly.inference.kernel_evidence import Evaluated, Progress, maximise
 from credibly.inference.laplace import Controls
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.newton import Status, silent
+from credibly.numerics.status import Status, silent
 
 SMALL = 3e8  # n m²: below, hyperparameters are searched for on all rows
 PARTS = ((1_500, 100), (5_000, 200), (15_000, 350))  # rows and points, before all rows

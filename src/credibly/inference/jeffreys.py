@@ -26,8 +26,9 @@ from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Local, Solution, newton
-from credibly.numerics.settings import SEARCH_COSTS
+from credibly.numerics.newton import newton
+from credibly.numerics.settings import COSTS
+from credibly.numerics.status import Local, Solution
 
 SCORING_STEPS = 60
 MOST_DIFFERENCES = 60  # weights for which a Hessian by differences is worth its passes
@@ -99,7 +100,7 @@ def _steeper_starts(objective: Objective, start: Array, controls: Controls) -> l
 
     Modes under a weak normal prior on the standardised columns, of all rows and with outlying ones given little weight.
     """
-    if objective.rows.n_rows * start.size >= SEARCH_COSTS.single_mode_numbers:
+    if objective.rows.n_rows * start.size >= COSTS.single_mode_numbers:
         return []
     prior = Gaussian(np.zeros_like(start), PSD.diagonal(np.full(start.size, WEAK_SCALE**-2.0)))
     points = []

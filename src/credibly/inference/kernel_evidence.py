@@ -25,7 +25,7 @@ from credibly.inference.one_vs_rest import OneVsRestGaussian
 from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.newton import Status, silent
+from credibly.numerics.status import Status, silent
 
 FLAT = 1e-2  # slope, in nats per e-fold of a hyperparameter, that counts as none
 GAIN, LEVEL = 1e-9, 1e-4  # a step that gains less (of the evidence), and a slope that is less, end the search

@@ -29,10 +29,11 @@ from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, bordered, from_root
-from credibly.numerics.newton import Local, Solution, Status, newton
+from credibly.numerics.newton import newton
 from credibly.numerics.quadrature import gauss_hermite
-from credibly.numerics.settings import SEARCH_COSTS
+from credibly.numerics.settings import COSTS
 from credibly.numerics.special import LOG_2PI, log_sigmoid, log_sum_exp, sigmoid
+from credibly.numerics.status import Local, Solution, Status
 
 FIRST_GUESSES = (0.02, 0.1, 0.3)  # flip probabilities to start from: the likelihood has several modes
 SAME_MODE = 1e-3  # squared distance in posterior standard deviations
@@ -181,7 +182,7 @@ def noise_modes(joint: JointObjective, start: Array, controls: Controls = Contro
     """
     found: list[tuple[Solution, NoiseMode]] = []
     failure: NotPositiveDefinite | None = None
-    many = joint.objective.rows.n_rows * start.size >= SEARCH_COSTS.single_mode_numbers
+    many = joint.objective.rows.n_rows * start.size >= COSTS.single_mode_numbers
     for guess in FIRST_GUESSES[1:2] if many else FIRST_GUESSES:
         try:
             solution = _search(joint, start, guess, controls)

@@ -25,8 +25,9 @@ from credibly.inference.posterior import Gaussian
 from credibly.numerics import derivatives as d
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, from_root
-from credibly.numerics.newton import Local, Solution, Status, newton
+from credibly.numerics.newton import newton
 from credibly.numerics.special import LOG_2PI
+from credibly.numerics.status import Local, Solution, Status
 from credibly.numerics.transforms import Box
 
 ROUNDS, STEPS = 10, 60  # frames in turn, and Newton steps in each

@@ -34,7 +34,7 @@ from credibly.model.likelihoods.label_noise import NoisyCategorical, NoisyExpans
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, DesignMatrix, bordered_gram, softmax_gram, weighted_gram
-from credibly.numerics.newton import Local
+from credibly.numerics.status import Local
 
 FARTHEST = 100.0  # spreads between a column's mean and zero: squares then lose four digits of sixteen
 

@@ -16,8 +16,8 @@ from credibly.inference.latent_softmax import of_class
 from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.newton import Status
 from credibly.numerics.special import log_softmax
+from credibly.numerics.status import Status
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from credibly.inference.contrasts import centring
 from credibly.inference.frame import Frame
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix, Roots, from_upper, upper_factor
-from credibly.numerics.newton import Solution
 from credibly.numerics.special import LOG_2PI
+from credibly.numerics.status import Solution
 
 
 class Scores(NamedTuple):

@@ -25,7 +25,8 @@ from credibly.inference.objective import Objective
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import Expand, Local, Solution, Status, newton
+from credibly.numerics.newton import Expand, newton
+from credibly.numerics.status import Local, Solution, Status
 
 TOL = 1e-16  # squared decrement; the profile is off by half of that, in nats
 DOUBLINGS = 40  # of the way out, beyond which a limit is infinite

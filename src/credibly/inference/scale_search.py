@@ -13,7 +13,7 @@ import numpy as np
 
 from credibly.inference.posterior import InferenceResult
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.newton import Status
+from credibly.numerics.status import Status
 
 LOG_BOUNDS = (float(np.log(1e-3)), float(np.log(1e3)))
 MOST_SETTLED = 30  # scales; each needs a fit of its own

@@ -17,7 +17,7 @@ from credibly.model.likelihoods.kinds import AnyLikelihood, concave_relative
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix
-from credibly.numerics.settings import SEARCH_COSTS
+from credibly.numerics.settings import COSTS
 
 DRAWS, MORE_DRAWS = 2, 8  # starts drawn around the mode of a log-concave relative
 SMALL = 1000  # numbers in a table for which a search takes no time, and modes are many
@@ -47,7 +47,7 @@ def best_laplace(objective: Objective, start: Array, controls: Controls = Contro
 
 def _few_searches(objective: Objective, start: Array) -> bool:
     """Many rows leave one mode worth finding, and every pass counts; so it does where SciPy takes its time."""
-    many = objective.rows.n_rows * start.size >= SEARCH_COSTS.single_mode_numbers
+    many = objective.rows.n_rows * start.size >= COSTS.single_mode_numbers
     return many or isinstance(objective.likelihood, BernoulliDistribution)
 
 

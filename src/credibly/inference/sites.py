@@ -26,7 +26,8 @@ from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.averages import Tilted
 from credibly.numerics.fixed_point import Anderson
-from credibly.numerics.newton import HALVINGS, Status, silent
+from credibly.numerics.newton import HALVINGS
+from credibly.numerics.status import Status, silent
 
 GOAL = 1e-18  # squared change of a marginal, in its own standard deviations; finer is rounding of K
 FLOOR = 4 * np.finfo(float).eps

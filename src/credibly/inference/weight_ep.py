@@ -19,7 +19,7 @@ from credibly.inference.sites import GOAL, Sites, SiteState, cavities_of, matche
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, weighted_gram
-from credibly.numerics.newton import Local, Solution
+from credibly.numerics.status import Local, Solution
 
 
 class WeightSitesProblem(NamedTuple):

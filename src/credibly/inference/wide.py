@@ -38,8 +38,9 @@ from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.iterative import Solved, conjugate_gradients, log_quadratic
 from credibly.numerics.linalg import DesignMatrix
-from credibly.numerics.newton import Local, Solution, newton
+from credibly.numerics.newton import newton
 from credibly.numerics.settings import ManyWeights
+from credibly.numerics.status import Local, Solution
 
 LOOSE, TIGHT = 0.1, 1e-4  # relative errors of what a Newton step promises; its quadratic is seldom better, or worse
 FAR = 1e-3  # of the objective: squared decrements above that gain nothing from an exact step

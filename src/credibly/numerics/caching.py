@@ -1,7 +1,8 @@
-"""Properties that are computed once.
+"""Properties that are computed once, without a lock.
 
-Before Python 3.12 `functools.cached_property` holds a lock, one for all objects of a class: a child that is forked
-while another thread computes waits for it for ever. Here two threads may compute the same value twice.
+Before Python 3.12 `functools.cached_property` holds one lock for all objects of a class while it computes. A process
+forked meanwhile waits for it for ever, and so do threads that a property waits for, if they ask for the same property
+of another object. Here two threads may compute the same value twice. To be dropped together with Python 3.11.
 """
 
 import functools
@@ -15,27 +16,11 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property(functools.cached_property):
-        """As in later versions of Python, without a lock.
-
-        Examples
-        --------
-        >>> class Circle:
-        ...     @cached_property
-        ...     def area(self):
-        ...         print("once")
-        ...         return 3.14
-        >>> circle = Circle()
-        >>> circle.area
-        once
-        3.14
-        >>> circle.area
-        3.14
-        """
+        """As in later versions of Python."""
 
         def __get__(self, instance: Any, owner: type | None = None) -> Any:
             if instance is None:
                 return self
-            held = vars(instance)
-            if self.attrname not in held:
-                held[self.attrname] = self.func(instance)
-            return held[self.attrname]
+            if self.attrname not in vars(instance):
+                vars(instance)[self.attrname] = self.func(instance)
+            return vars(instance)[self.attrname]

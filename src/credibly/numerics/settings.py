@@ -4,24 +4,26 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class SearchCosts:
-    """How a search for the mode spends its passes over the rows.
+class CostModel:
+    """What passes over n rows cost that a search for the mode of M weights makes, and what they are spent on.
 
-    A pass with the Hessian costs as much as several with the gradient alone, and a pass over a sample next to nothing.
-    What is decided here moves times, and digits that nobody sees; never which mode is found.
+    The unit is a gradient of one row by one weight, so that a pass with the gradient costs n M. Plain Newton takes
+    `newton_passes` with the Hessian. A search that starts from the mode of a sample takes as many over the sample, and
+    `gradient_passes` and two Hessians over all rows. The cheaper one is chosen, so that times are continuous in n. What
+    is decided here moves times, and digits that nobody sees; never which mode is found.
     """
 
-    sampled_numbers: int = 300_000
-    """Rows times weights from which on a search starts from the mode of a sample: below, a pass takes less than a
-    millisecond."""
+    newton_passes: int = 5
+    gradient_passes: int = 3
+    sampling: float = 1e6
+    """Of drawing a sample, and of all that does not grow with the rows: some milliseconds."""
+
     rows_per_weight: int = 200
     """In the sample, for each weight: its Hessian is then within √(1/200) of that of all rows along most directions."""
     sample_shares: tuple[int, int] = (20, 5)
     """But at least one row in 20, as that costs little, and at most one in 5."""
     fewest_per_weight: int = 20
     """Where even that leaves fewer rows for each weight there is no sample: its Hessian would be of no use."""
-    first_share: int = 10
-    """One row of the sample in so many: a first, rough search starts there."""
     sample_accuracy: float = 0.1
     """Share of the squared distance between the sample's mode and that of all rows to which the sample is searched."""
     sample_steps: int = 20
@@ -29,35 +31,56 @@ class SearchCosts:
     least_loss: float = 3.0
     """Nats for each weight, counted in rows of the sample: with less, its classes are all but separated, and its mode
     is no guide. (Fitting a weight takes half a nat off the rows it is fitted to.)"""
+    most_nonlinear: float = 0.1
+    """Squared relative change of the Hessian between the sample's mode and that of all rows, κ²δ²: where it changes by
+    more than a third, steps in its metric go astray, and a larger sample is tried."""
     sample_growth: int = 4
     """A sample that is no guide is tried again with so many times as many rows, while they are fewer than half."""
+
+    hessian_error: float = 2e-10
+    """Relative, of the Hessian where a search ends, beside that of the mode: covariances are off by it."""
+    gradients_for_one_hessian: int = 4
+    """Gradient passes that make a second Hessian unnecessary, as a rule."""
+    most_gradients: int = 10
+    """Gradient passes in any case."""
+    farthest: float = 0.01
+    """Squared distance to the mode, in standard deviations, down to which a search by gradients goes in any case."""
+
     quadratic_numbers: int = 100_000
     """Rows times weights from which on prior scales are searched over a quadratic in the likelihood's place, with a few
     fits in all: below, a fit takes a millisecond, and looking for several maxima of the evidence costs nothing."""
     single_mode_numbers: int = 1_000_000
     """Rows times weights from which on one mode is looked for where there may be several, as many rows leave one."""
-    hessian_error: float = 2e-11
-    """Relative, of the Hessian where a sampled search ends, beside that of the mode: covariances are off by it."""
-    weights_for_one_hessian: int = 60
-    """From so many weights on a pass with the Hessian costs more than the four gradients that make a second one
-    unnecessary."""
-    farthest: float = 0.01
-    """Squared distance to the mode, in standard deviations, down to which a search by gradients goes in any case."""
-    confirmed_numbers: int = 1_000_000
-    """Rows times squared weights up to which the Hessian is formed once more at the mode itself: that takes no time."""
+
+    def hessian(self, n_weights: int) -> float:
+        """Passes with the gradient alone that one with the Hessian costs (measured: 1.9 for 5 weights, 5 for 100)."""
+        return 2.0 + n_weights / 25
+
+    def sample_size(self, n_rows: int, n_weights: int, classes: int) -> int:
+        """Rows of a sample; 0 where plain Newton costs less.
+
+        A row says something of two of the classes, or more, so that many classes share the rows.
+        """
+        weights = n_weights / min(2, classes)
+        least, most = (n_rows // share for share in self.sample_shares)
+        size = int(min(max(self.rows_per_weight * weights, least), most))
+        saved = self.newton_passes - 2 - self.newton_passes * size / n_rows
+        gain = n_rows * n_weights * (saved * self.hessian(n_weights) - self.gradient_passes)
+        return size if gain >= self.sampling and size >= self.fewest_per_weight * weights else 0
 
     def distances(self, nonlinearity: float, n_weights: int, tol: float) -> tuple[float, float]:
         """Squared distances to the mode at which gradients have done their part, and from which the last step is taken.
 
         Over a Newton step from δ² the Hessian changes by κδ of itself, and κ²(δ²)² is left: the last step may start
-        where κδ is at most `hessian_error`, the last but one where κ²δ² is.
+        where κδ is at most `hessian_error`, the last but one where κ²δ² is. Gradients go on to the last where that
+        costs less than a second Hessian.
         """
         last = max(min(self.hessian_error**2 / nonlinearity, self.farthest), tol**2)
-        before = min(self.hessian_error / nonlinearity, self.farthest)
-        return (last if n_weights >= self.weights_for_one_hessian else max(before, last)), last
+        before = max(min(self.hessian_error / nonlinearity, self.farthest), last)
+        return (last if self.hessian(n_weights) > self.gradients_for_one_hessian else before), last
 
 
-SEARCH_COSTS = SearchCosts()
+COSTS = CostModel()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ tuple, set, dict             ``{"tuple": [1, 2]}``, ``{"set": [1, 2]}``, ``{"dic
 NaN, bytes, dates, …         ``{"float": ["nan"]}``, ``{"bytes": ["00ff"]}``, ``{"date": ["2024-02-29"]}``: see `KINDS`
 arrays                       ``{"array": 3}``, the third of the list of arrays; of objects ``{"objects": [shape, …]}``
 an object                    ``{"credibly.model.priors:Normal": {"scale": 2.5, …}}``: its class, and its fields
-a member of an enumeration   ``{"credibly.numerics.newton:Status": "CONVERGED"}``
+a member of an enumeration   ``{"credibly.numerics.status:Status": "CONVERGED"}``
 an object once more          ``{"again": 7}``, the seventh object that was complete, so that what was shared still is
 ===========================  ==================================================================================
 

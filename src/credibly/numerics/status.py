@@ -1,0 +1,150 @@
+"""How an iteration ended: a status whose value is a sentence, and the point with the local quadratic there."""
+
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+
+from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import PSD
+
+__all__ = ["Local", "Report", "Solution", "Status", "silent"]
+
+
+class Status(Enum):
+    """How an iteration ended; the value is a sentence for a person.
+
+    Examples
+    --------
+    >>> from credibly import BayesianLogisticRegression
+    >>> model = BayesianLogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+    >>> model.status_ is Status.CONVERGED, model.status_.value
+    (True, 'Converged.')
+    """
+
+    CONVERGED = "Converged."
+    CURVATURE_REPLACED = (
+        "Converged to a mode; on the way the curvature was not positive and was replaced by the expected one, so there "
+        "may be other modes. The best of those found is reported."
+    )
+    NO_LABEL_NOISE = (
+        "Converged; the likelihood is highest without label noise, so the flip probability is at its bound of zero and "
+        "has no standard deviation."
+    )
+    SCALE_AT_BOUND = (
+        "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
+    )
+    DISPERSION_AT_BOUND = (
+        "The search for the dispersion ran to its bound: the targets vary far less, or far more, than the family says. "
+        "Use another family (a Poisson for a negative binomial without extra variance), or give dispersion=."
+    )
+    EDGE_OF_DOMAIN = (
+        "The search ended at the edge of the link's domain, towards which the likelihood rises: some mean is at the "
+        "end of its range, and this is no maximum inside. Use a link that takes every score (log, logit), or a prior."
+    )
+    EVIDENCE_ABOVE_ZERO = (
+        "The log evidence of labels came out above zero, which no probability allows: the posterior is too far from a "
+        "Gaussian. Do not compare by it; use a tighter prior, more rows, or a simpler threshold."
+    )
+    FITTED_EXACTLY = (
+        "The targets are fitted exactly, or there are no rows to spare, so the dispersion cannot be estimated and "
+        "standard deviations are NaN. Give the dispersion, use fewer columns or a prior."
+    )
+    UNDETERMINED = (
+        "Columns are linearly dependent, or there are fewer rows than weights: of all solutions the one of least norm "
+        "on standardised columns is reported, and standard deviations are NaN. Use a prior."
+    )
+    SCALES_NOT_FOUND = (
+        "The search for prior scales ended where the evidence still rises; give the prior, e.g. Normal(scale=2.5)."
+    )
+    STEP_LIMIT = (
+        "The step limit was reached before the goal; raise max_iter, or loosen tol if what the last step changed is "
+        "small enough for you."
+    )
+    SWEEP_LIMIT = (
+        "Expectation propagation did not settle within max_iter sweeps; the state that was nearest to a fixed point is "
+        "reported. Raise max_iter, use a smaller kernel variance, or inference='laplace'."
+    )
+    UNTRUSTWORTHY = (
+        "The posterior is too far from every approximation tried (k-hat above 0.7), so means, intervals and evidence "
+        "are those of the nearest one and uncertain. Use inference='auto' if that was not it, a tighter prior, fewer "
+        "columns or more rows."
+    )
+    HYPERPARAMETER_AT_BOUND = (
+        "Converged; a hyperparameter of the kernel is at its bound. summary() says which, and what that means."
+    )
+    HYPERPARAMETERS_NOT_FOUND = (
+        "The search for the kernel's hyperparameters ended where the evidence still rises; narrow the bounds, start "
+        "from other values, or use n_restarts."
+    )
+    SADDLE = (
+        "The search ended where the curvature is not positive (a saddle, or a flat direction); the covariance is made "
+        "of the expected curvature. Use a tighter prior or another likelihood."
+    )
+    STALLED = (
+        "No step length lowered the objective; the problem is numerically flat here. Rescale the columns or use "
+        "a tighter prior."
+    )
+    NEAR_MODE = (
+        "Stochastic gradient ended within a tenth of a posterior standard deviation of the mode "
+        "(distance_to_mode_ has the number)."
+    )
+    AWAY_FROM_MODE = (
+        "Stochastic gradient ended more than a tenth of a posterior standard deviation from the mode "
+        "(distance_to_mode_ has the number); raise max_iter or use solver='newton'."
+    )
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    @property
+    def good(self) -> bool:
+        """Whether the result can be used without a second look."""
+        return self not in _NOT_GOOD
+
+
+_NOT_GOOD = {
+    Status.AWAY_FROM_MODE,
+    Status.DISPERSION_AT_BOUND,
+    Status.EDGE_OF_DOMAIN,
+    Status.EVIDENCE_ABOVE_ZERO,
+    Status.FITTED_EXACTLY,
+    Status.HYPERPARAMETERS_NOT_FOUND,
+    Status.SADDLE,
+    Status.SCALES_NOT_FOUND,
+    Status.STALLED,
+    Status.STEP_LIMIT,
+    Status.SWEEP_LIMIT,
+    Status.UNTRUSTWORTHY,
+    Status.UNDETERMINED,
+}
+
+
+class Local(NamedTuple):
+    """An objective at one point, to second order."""
+
+    value: float
+    grad: Array  # (d,)
+    hessian: PSD
+    replaced: bool = False  # whether the Hessian was not positive definite and another matrix stands in for it
+    exact: bool = True  # False where another matrix takes the Hessian's place everywhere
+    stand_in: "Callable[[], PSD] | None" = None  # that matrix, where a step along the Hessian's may fail
+
+
+class Solution(NamedTuple):
+    """Where the iteration ended, the objective there, and how it went."""
+
+    x: Array  # (d,)
+    local: Local
+    status: Status
+    steps: int  # points at which the objective was expanded and kept, at least 1
+    decrement: float  # δ² at the last of them
+    nonlinearity: float = np.inf  # κ², as the last full step has shown it
+
+
+Report = Callable[[int, float, float], None]  # of step, value and squared decrement
+
+
+def silent(step: int, value: float, decrement: float) -> None:
+    """Report nothing."""
