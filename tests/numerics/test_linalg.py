@@ -16,7 +16,6 @@ from credibly.numerics.linalg import (
     pivots_above,
     scratch,
     semidefinite_root,
-    stacked_factors,
     upper_factor,
 )
 
@@ -162,14 +161,7 @@ def test_eigenvalues_below_zero_by_rounding_are_zeros():
     assert_allclose(S @ S.T, np.ones((2, 2)), rtol=1e-14)
 
 
-# --- Many small matrices, and scratch memory ------------------------------------------------------
-
-
-def test_one_indefinite_matrix_among_many_is_named():
-    matrices = np.array([np.eye(2), [[1.0, 2.0], [2.0, 1.0]]])
-    with pytest.raises(NotPositiveDefinite, match=r"^a class's scatter is not positive definite\.$"):
-        stacked_factors(matrices, "a class's scatter")
-    assert_allclose(stacked_factors(matrices[:1] * 4.0, "a scatter"), [2 * np.eye(2)])
+# --- Scratch memory -------------------------------------------------------------------------------
 
 
 def test_scratch_memory_is_used_again_up_to_a_size():

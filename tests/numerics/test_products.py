@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from credibly.numerics.products import log1p_product, log_product, log_rise
+from credibly.model.class_conditionals.probabilities import log_product
+from credibly.numerics.special import log1p_product, log_rise
 
 LARGEST = np.finfo(float).max
 

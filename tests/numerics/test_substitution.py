@@ -5,8 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from credibly.kernels import RBF
-from credibly.numerics.linalg import PSD
-from credibly.numerics.substitution import STRIP, Substitution
+from credibly.numerics.linalg import PSD, STRIP, Substitution
 
 
 def factored(m, seed=0):

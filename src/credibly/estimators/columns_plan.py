@@ -35,8 +35,7 @@ from credibly.model.class_conditionals.multivariate import FullGaussian
 from credibly.model.class_conditionals.rates import Gamma, gamma_shape
 from credibly.model.class_conditionals.statistics import Parts
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.grouped import dense
-from credibly.numerics.linalg import DesignMatrix
+from credibly.numerics.linalg import DesignMatrix, dense
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from credibly.inference.objective import Objective, scores
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, deviance, pearson
 from credibly.model.likelihoods.proportions import Proportions
 from credibly.numerics.arrays import Array
-from credibly.numerics.summit import summit
 
 Scored = Callable[[Block], Array]  # the score of every row of a block
 
@@ -113,7 +112,27 @@ def _best_intercept(objective: Objective, start: float, search: Search) -> float
             return float(alone.posterior.mean[0])
     except NotPositiveDefinite:
         pass  # offsets may fit, or miss, every target by so much that an intercept hardly matters
-    return summit(lambda score: -float(objective.gradient(np.array([score]))[0]), start)
+    return _where_slope_changes_sign(lambda score: -float(objective.gradient(np.array([score]))[0]), start)
+
+
+def _where_slope_changes_sign(slope: Callable[[float], float], x: float) -> float:
+    """The maximum, uphill of x, of a function of one number: steps that double, then halve.
+
+    It needs no curvature. Where the slope is NaN, outside of the link's domain, the domain is looked for on both sides
+    of x. The answer is x itself where the function is flat, NaN where it has no slope anywhere.
+    """
+    reach = [0.0, *(side * 2.0**k for k in range(40) for side in (1, -1))]
+    x, first = next(((x + r, s) for r in reach if not np.isnan(s := slope(x + r))), (np.nan, np.nan))
+    if not abs(first) > 0:
+        return x
+    step = float(np.sign(first))
+    while slope(x + step) * first > 0:  # not so where there is no slope
+        x, step = x + step, 2 * step
+    while abs(step) > 1e-12 * max(1.0, abs(x)):
+        step /= 2
+        if slope(x + step) * first > 0:
+            x += step
+    return x
 
 
 def _ones(Z: Array) -> Array:

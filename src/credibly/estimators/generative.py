@@ -22,7 +22,7 @@ from credibly.inference.conjugate import JointSums
 from credibly.model.class_conditionals.choices import MultivariateGaussian
 from credibly.model.class_conditionals.wishart import Normals
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.grouped import dense
+from credibly.numerics.linalg import dense
 from credibly.predictive import GenerativePredictive
 
 SMALLEST_SPREAD = 1e-4  # of a standardised direction, as in scikit-learn: below that it is constant within classes

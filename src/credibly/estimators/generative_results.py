@@ -28,7 +28,7 @@ from credibly.inference.em import UNLABELLED
 from credibly.inference.posterior import normal_quantile
 from credibly.model.class_conditionals.base import Beliefs, Linear
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.grouped import dense
+from credibly.numerics.linalg import dense
 from credibly.predictive import GenerativePredictive, equal_tails
 
 INTERVAL_DRAWS = 1000  # of the parameters; the rank of a 5 % quantile is then off by some 0.7 %

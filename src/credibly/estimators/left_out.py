@@ -14,8 +14,7 @@ from credibly.estimators.validation import is_missing
 from credibly.model.class_conditionals.gaussian import Gaussian
 from credibly.model.class_conditionals.rates import Poisson
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.grouped import dense
-from credibly.numerics.linalg import is_sparse
+from credibly.numerics.linalg import dense, is_sparse
 
 ENOUGH_ROWS = 30  # to judge a variance by
 ODD_RATIO = 4.0  # of variance and mean, either way: no Poisson column of 30 rows comes near (ten standard errors)

@@ -12,7 +12,7 @@ from credibly.errors import InputError
 from credibly.estimators.generative_learning import GenerativeRows
 from credibly.model.class_conditionals.wishart import Scatter
 from credibly.numerics.arrays import Array
-from credibly.numerics.grouped import dense
+from credibly.numerics.linalg import dense
 
 Shrink = Callable[[Array], Array]
 

@@ -29,8 +29,7 @@ from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.model.likelihoods.proportions import Binomial
 from credibly.model.priors import StudentT
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.grouped import dense
-from credibly.numerics.linalg import is_sparse, semidefinite_root
+from credibly.numerics.linalg import dense, is_sparse, semidefinite_root
 from credibly.numerics.special import log_softmax
 
 MOST_NUMBERS = 250_000_000  # in one variable: two gigabytes

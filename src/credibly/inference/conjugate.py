@@ -15,10 +15,15 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from credibly.model.class_conditionals.base import Beliefs, ClassConditional, Density, Divisor, Prior
-from credibly.model.class_conditionals.statistics import refuse_impossible, refuse_too_many
+from credibly.model.class_conditionals.statistics import (
+    REMOVAL_ROUNDING,
+    WEIGHT_ROUNDING,
+    refuse_impossible,
+    refuse_too_many,
+    taken,
+)
 from credibly.model.class_weights import ClassWeights, FixedWeights
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.grouped import REMOVAL_ROUNDING, WEIGHT_ROUNDING, taken
 from credibly.numerics.linalg import DesignMatrix
 
 

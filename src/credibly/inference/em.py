@@ -23,8 +23,7 @@ from credibly.data.source import Block, Rows
 from credibly.inference.conjugate import Joint, JointSums, Rule
 from credibly.model.class_conditionals.base import ClassConditional, Density, NotDetermined
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.grouped import dense
-from credibly.numerics.linalg import is_sparse
+from credibly.numerics.linalg import dense, is_sparse
 from credibly.numerics.special import log_softmax
 from credibly.numerics.status import Report, Status
 

@@ -33,8 +33,7 @@ from credibly.inference.inducing_points import independent_points
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
-from credibly.numerics.linalg import PSD, scratch, weighted_gram
-from credibly.numerics.substitution import Substitution
+from credibly.numerics.linalg import PSD, Substitution, scratch, weighted_gram
 
 HELD_NUMBERS = 150_000_000  # of V: 1.2 gigabytes
 BLOCK_NUMBERS = 2**18  # of V in a block: two megabytes, and enough blocks for several threads

@@ -13,8 +13,7 @@ from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
-from credibly.numerics.linalg import PSD, semidefinite_root
-from credibly.numerics.substitution import Substitution
+from credibly.numerics.linalg import PSD, Substitution, semidefinite_root
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfcx, exprel, log_ndtr, ndtr
+from scipy.special import erfcx, exprel, gammaln, log_ndtr, ndtr
 
 from credibly.numerics.arrays import Array
 
@@ -31,12 +31,14 @@ __all__ = [
     "MillsRatios",
     "cauchy_hazard",
     "cloglog",
+    "log1p_product",
     "log_cauchy_cdf",
     "log_cloglog",
     "log_complement",
     "log_mills_ratio",
     "log_normal_cdf",
     "log_normal_cdf_third",
+    "log_rise",
     "log_sigmoid",
     "log_softmax",
     "log_sum_exp",
@@ -55,6 +57,7 @@ _SQRT_HALF_PI = float(np.sqrt(np.pi / 2))
 _SQRT_2 = float(np.sqrt(2.0))
 _LADDER_FROM, _LADDER_RUNGS = 2.5, 60  # from x = 2.5 on 60 rungs are exact to rounding; below, the upward recurrence is
 _UNDERFLOWS = 39.0  # φ(39) is below the smallest number
+_STIRLING_FROM = 100.0  # from there on three terms of Stirling's series are exact to rounding
 _RATE_UNDERFLOWS = 7.0  # and so is exp(−e^f) from f = 7 on
 
 
@@ -469,3 +472,78 @@ def log_softmax(f: ArrayLike) -> Array:
     np.put_along_axis(others, top, 0.0, axis=-1)  # the largest term is one; log1p of the others keeps their digits
     log_proba: Array = gaps - np.log1p(others.sum(axis=-1, keepdims=True))
     return log_proba
+
+
+# --- products of many factors -------------------------------------------------------------------------------
+
+
+def log1p_product(q: Array) -> Array:
+    r"""Logarithm of a product of 1 + q over the first axis.
+
+    .. math:: \sum_j \log(1 + q_j) = \log\Bigl(1 + \Bigl[\prod_j (1 + q_j) - 1\Bigr]\Bigr)
+
+    Parameters
+    ----------
+    q : (d, n) float array
+        Not negative. Overwritten.
+
+    Returns
+    -------
+    (n,) float array
+
+    Notes
+    -----
+    One logarithm for d factors. Products less one are joined in pairs, (1 + a)(1 + b) - 1 = a + b + ab, which keeps the
+    digits of small q; where a product may overflow, logarithms are added instead.
+
+    Examples
+    --------
+    >>> (log1p_product(np.array([[1.0], [3.0]])) / np.log(2)).round(12)
+    array([3.])
+    """
+    width = len(q)
+    largest = float(q.max(initial=0.0))
+    if not largest < float(np.finfo(float).max ** (1.0 / max(width, 1))) - 1:  # NaN comes this way, too
+        return np.asarray(np.log1p(q).sum(axis=0))
+    while width > 1:
+        half = width // 2
+        left, right = q[:half], q[width - half : width]
+        product = left * right
+        left += right
+        left += product
+        width -= half
+    return np.asarray(np.log1p(q[0])) if len(q) else np.zeros(q.shape[1])
+
+
+def log_rise(a: Array, s: Array | float, unit: Array | float = 1.0) -> Array:
+    r"""Logarithm of a rising product, s steps up from a, each in units of `unit`.
+
+    .. math:: \log \frac{Γ(a + s)}{Γ(a)} - s \log \mathrm{unit}
+
+    Notes
+    -----
+    For large a the difference of two log-gamma functions keeps few digits (at a = 1e12 none): there it is written with
+    Stirling's series, whose large parts cancel on paper.
+
+    Examples
+    --------
+    >>> log_rise(np.array([1e15]), 2.0, 1e15).round(12)
+    array([0.])
+    """
+    a, s = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(s, dtype=float))
+    large = a >= _STIRLING_FROM
+    safe = np.where(large, a, _STIRLING_FROM)
+    series = (
+        (safe + s - 0.5) * np.log1p(s / safe)
+        - s
+        + s * np.log(safe / unit)
+        + _stirling_tail(safe + s)
+        - _stirling_tail(safe)
+    )
+    small = np.where(large, 1.0, a)
+    return np.where(large, series, gammaln(small + s) - gammaln(small) - s * np.log(unit))
+
+
+def _stirling_tail(x: Array) -> Array:
+    """What Stirling's formula leaves of log Γ: exact to rounding from 100 on."""
+    return np.asarray((1 / 12 - (1 / 360 - 1 / (1260 * x**2)) / x**2) / x)

@@ -33,15 +33,14 @@ from credibly.model.class_conditionals.probabilities import (
     beta_estimates,
     log_beta,
     log_gammas,
+    log_product,
     refuse_empty,
 )
-from credibly.model.class_conditionals.statistics import Additive
+from credibly.model.class_conditionals.statistics import Additive, group_sums, membership
 from credibly.model.conjugate_priors import ConjugatePrior, Reference
 from credibly.model.priors import Beta
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.grouped import dense, group_sums, membership
-from credibly.numerics.linalg import DesignMatrix, is_sparse
-from credibly.numerics.products import log_product
+from credibly.numerics.linalg import DesignMatrix, dense, is_sparse
 
 
 @dataclass(frozen=True)

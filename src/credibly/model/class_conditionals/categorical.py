@@ -20,13 +20,17 @@ from scipy.special import digamma, gammaln
 from credibly.errors import InputError
 from credibly.model.class_conditionals.base import Beliefs, Density, Divisor, Estimates, Linear, Prior
 from credibly.model.class_conditionals.columns import ColumnFamily, one_each
-from credibly.model.class_conditionals.probabilities import JEFFREYS, beta_estimates, log_gammas, refuse_empty
-from credibly.model.class_conditionals.statistics import Additive
+from credibly.model.class_conditionals.probabilities import (
+    JEFFREYS,
+    beta_estimates,
+    log_gammas,
+    log_product,
+    refuse_empty,
+)
+from credibly.model.class_conditionals.statistics import Additive, group_sums, membership
 from credibly.model.conjugate_priors import ConjugatePrior, Dirichlet, Reference
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.grouped import dense, group_sums, membership
-from credibly.numerics.linalg import DesignMatrix
-from credibly.numerics.products import log_product
+from credibly.numerics.linalg import DesignMatrix, dense
 
 
 @dataclass(frozen=True)

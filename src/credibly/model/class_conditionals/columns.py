@@ -14,9 +14,9 @@ from scipy.sparse import csc_array, csr_array
 
 from credibly.errors import InputError
 from credibly.model.class_conditionals.base import Beliefs, ClassConditional, Divisor, Prior, Sums
+from credibly.model.class_conditionals.statistics import group_sums
 from credibly.model.conjugate_priors import ConjugatePrior
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.grouped import group_sums
 from credibly.numerics.linalg import DesignMatrix, is_sparse
 
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from credibly.model.class_conditionals.base import Beliefs, Density, Divisor, Estimates, Linear, Prior
 from credibly.model.class_conditionals.columns import ColumnFamily
-from credibly.model.class_conditionals.statistics import Additive
+from credibly.model.class_conditionals.statistics import Additive, membership
 from credibly.model.conjugate_priors import ConjugatePrior, Reference
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.grouped import membership
 from credibly.numerics.linalg import DesignMatrix
 
 

@@ -28,25 +28,25 @@ from credibly.model.class_conditionals.base import (
     Prior,
 )
 from credibly.model.class_conditionals.columns import ColumnFamily, cell_weights, observed, one_each, zero_filled
-from credibly.model.class_conditionals.statistics import Statistics, refuse_impossible, refuse_too_many
-from credibly.model.class_conditionals.student import student_estimates
-from credibly.model.conjugate_priors import ConjugatePrior, NormalInverseWishart, Reference
-from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.grouped import (
+from credibly.model.class_conditionals.statistics import (
     REMOVAL_ROUNDING,
+    Statistics,
     apart,
-    dense,
     deviations,
     group_means,
     group_sums,
     membership,
+    refuse_impossible,
+    refuse_too_many,
     removal_rounding,
     taken,
     together,
 )
-from credibly.numerics.linalg import DesignMatrix, scratch
-from credibly.numerics.products import log1p_product, log_rise
-from credibly.numerics.special import LOG_2PI
+from credibly.model.class_conditionals.student import student_estimates
+from credibly.model.conjugate_priors import ConjugatePrior, NormalInverseWishart, Reference
+from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.linalg import DesignMatrix, dense, scratch
+from credibly.numerics.special import LOG_2PI, log1p_product, log_rise
 
 MEAN_STRENGTH = 0.01  # of the empirical prior: a hundredth of a row
 DOF = 3.0  # of the empirical prior: d + 2 with d = 1

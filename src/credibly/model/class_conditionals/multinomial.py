@@ -21,13 +21,12 @@ from scipy.special import digamma, gammaln
 from credibly.errors import InputError
 from credibly.model.class_conditionals.base import Beliefs, Density, Divisor, Estimates, Linear, NotDetermined, Prior
 from credibly.model.class_conditionals.columns import ColumnFamily, cells, not_counts, observed, refuse_values
-from credibly.model.class_conditionals.probabilities import JEFFREYS, beta_estimates, log_gammas
-from credibly.model.class_conditionals.statistics import Additive
+from credibly.model.class_conditionals.probabilities import JEFFREYS, beta_estimates, log_gammas, log_product
+from credibly.model.class_conditionals.statistics import Additive, group_sums, membership
 from credibly.model.conjugate_priors import ConjugatePrior, Dirichlet, Reference
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.grouped import dense, group_sums, membership
-from credibly.numerics.linalg import DesignMatrix, is_sparse
-from credibly.numerics.products import log_product, log_rise
+from credibly.numerics.linalg import DesignMatrix, dense, is_sparse
+from credibly.numerics.special import log_rise
 
 
 @dataclass(frozen=True)

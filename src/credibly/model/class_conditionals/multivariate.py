@@ -29,12 +29,7 @@ from credibly.model.class_conditionals.base import (
 )
 from credibly.model.class_conditionals.gaussian import MEAN_STRENGTH, Gaussian, Moments
 from credibly.model.class_conditionals.probabilities import refuse_empty
-from credibly.model.class_conditionals.wishart import Normals, Scatter, WishartBeliefs, between
-from credibly.model.conjugate_priors import NormalInverseWishart, Reference
-from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.ellipsoids import Ellipsoids
-from credibly.numerics.grouped import (
-    dense,
+from credibly.model.class_conditionals.statistics import (
     deviations,
     gram,
     group_sums,
@@ -42,7 +37,11 @@ from credibly.numerics.grouped import (
     refined_means,
     together,
 )
-from credibly.numerics.linalg import PSD, DesignMatrix
+from credibly.model.class_conditionals.wishart import Normals, Scatter, WishartBeliefs, between
+from credibly.model.conjugate_priors import NormalInverseWishart, Reference
+from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.linalg import PSD, DesignMatrix, dense
+from credibly.numerics.missing import Ellipsoids
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from scipy.special import betaincinv, gammaln
 
 from credibly.model.class_conditionals.base import Estimates, NotDetermined
 from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import DesignMatrix
 
 JEFFREYS = 0.5  # pseudo-counts of the reference prior
 
@@ -12,6 +13,15 @@ JEFFREYS = 0.5  # pseudo-counts of the reference prior
 def log_beta(a: Array, b: Array) -> Array:
     """log B(a, b)."""
     return np.asarray(gammaln(a) + gammaln(b) - gammaln(a + b))
+
+
+def log_product(X: DesignMatrix, log_p: Array) -> Array:
+    """Σ_j x_j log p_cj, (n, K), for x ≥ 0, where 0 · log 0 is 0."""
+    impossible = np.isneginf(log_p)
+    out = np.asarray(X @ np.where(impossible, 0.0, log_p).T)
+    if impossible.any():
+        out[np.asarray(X @ impossible.T.astype(float)) > 0] = -np.inf
+    return out
 
 
 def refuse_empty(total: Array) -> None:

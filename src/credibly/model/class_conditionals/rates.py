@@ -43,14 +43,13 @@ from credibly.model.class_conditionals.columns import (
     zero_filled,
 )
 from credibly.model.class_conditionals.probabilities import refuse_empty
-from credibly.model.class_conditionals.statistics import Additive
+from credibly.model.class_conditionals.statistics import Additive, group_sums, membership
 from credibly.model.conjugate_priors import ConjugatePrior, Reference
 from credibly.model.conjugate_priors import Gamma as GammaPrior
 from credibly.model.priors import positive
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.grouped import dense, group_sums, membership
-from credibly.numerics.linalg import DesignMatrix
-from credibly.numerics.products import log_rise
+from credibly.numerics.linalg import DesignMatrix, dense
+from credibly.numerics.special import log_rise
 
 LogDensity: TypeAlias = Callable[[Array], Array]
 

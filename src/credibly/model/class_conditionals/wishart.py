@@ -20,15 +20,24 @@ from scipy.special import digamma
 
 from credibly.model.class_conditionals.base import Beliefs, Density, Estimates, Linear
 from credibly.model.class_conditionals.gaussian import Moments
-from credibly.model.class_conditionals.statistics import Statistics, less, refuse_impossible, refuse_too_many
+from credibly.model.class_conditionals.statistics import (
+    REMOVAL_ROUNDING,
+    Statistics,
+    Together,
+    apart,
+    less,
+    refuse_impossible,
+    refuse_too_many,
+    removal_rounding,
+    taken,
+    together,
+)
 from credibly.model.class_conditionals.student import student_estimates
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.caching import cached_property
-from credibly.numerics.ellipsoids import Ellipsoids
-from credibly.numerics.grouped import REMOVAL_ROUNDING, Together, apart, dense, removal_rounding, taken, together
-from credibly.numerics.linalg import PSD, DesignMatrix
-from credibly.numerics.products import log_rise
-from credibly.numerics.special import LOG_2PI
+from credibly.numerics.linalg import PSD, DesignMatrix, dense
+from credibly.numerics.missing import Ellipsoids
+from credibly.numerics.special import LOG_2PI, log_rise
 
 SMALL_SHIFT = 1e3  # log odds at the origin: below that, centring rows first would not change the twelfth digit
 

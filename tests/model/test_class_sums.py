@@ -13,18 +13,17 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
-from credibly.numerics.grouped import (
+from credibly.model.class_conditionals.statistics import (
     apart,
-    dense,
     deviations,
     gram,
     group_means,
     group_sums,
     membership,
-    patterns,
     taken,
     together,
 )
+from credibly.numerics.linalg import dense
 
 EPS = np.finfo(float).eps
 CODES = np.array([2, 0, 0, 2, 2, 0])
@@ -193,33 +192,3 @@ def test_rows_far_from_the_origin_come_apart_without_cancellation(offset):
     got = float(scatter) - float(scatter_b) - (left.factor * left.gap**2)[0, 0]
     # 2 · factor · gap ≈ 2 · 24 · 0.3 times an error of the gap of a few eps · offset
     assert_allclose(got, float(want_scatter), rtol=1e-13, atol=100 * EPS * offset)
-
-
-# --- patterns ---------------------------------------------------------------------------------------------------
-
-
-def test_rows_without_holes_have_one_pattern():
-    (pattern,) = patterns(Z)
-    assert_array_equal(pattern.rows, np.arange(6))
-    assert_array_equal(pattern.observed, [0, 1])
-
-
-@pytest.mark.parametrize("d", [1, 3, 8, 9, 20])
-def test_patterns_cut_the_rows_by_what_they_lack(d):
-    rng = np.random.default_rng(3)
-    kinds = rng.random((5, d)) < 0.5
-    X = np.where(kinds[rng.integers(5, size=40)], np.nan, 1.0)
-    found = patterns(X)
-    assert_array_equal(np.sort(np.concatenate([pattern.rows for pattern in found])), np.arange(40))
-    for rows, observed in found:
-        seen = np.isin(np.arange(d), observed)
-        assert (~np.isnan(X[rows]) == seen).all()
-        assert_array_equal(rows, np.sort(rows))
-    assert len({tuple(observed) for _, observed in found}) == len(found)  # no pattern twice
-
-
-def test_rows_without_any_cell_are_a_pattern_of_their_own():
-    found = {
-        tuple(p.observed.tolist()): p.rows.tolist() for p in patterns(np.array([[np.nan] * 2, [1, 2], [np.nan] * 2]))
-    }
-    assert found == {(): [0, 2], (0, 1): [1]}

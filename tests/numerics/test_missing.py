@@ -5,13 +5,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
-from credibly.numerics import ellipsoids
-from credibly.numerics.ellipsoids import FAR_APART, Ellipsoids
 from credibly.numerics.linalg import PSD
+from credibly.numerics.missing import FAR_APART, Ellipsoids, patterns
 
 K, D = 3, 4
 SHARED = pytest.mark.parametrize("shared", [True, False], ids=["shared", "per group"])
-GROUPING = pytest.mark.parametrize("frequent", [1, 5, 10_000], ids=["by pattern", "both ways", "row by row"])
 
 
 def matrices(shared, d=D):
@@ -66,9 +64,7 @@ def test_distances_of_complete_rows_are_those_of_the_formula(shared):
 
 
 @SHARED
-@GROUPING
-def test_distances_of_rows_with_holes_are_those_of_the_observed_coordinates(shared, frequent, monkeypatch):
-    monkeypatch.setattr(ellipsoids, "FREQUENT", frequent, raising=False)
+def test_distances_of_rows_with_holes_are_those_of_the_observed_coordinates(shared):
     X = rows(holes=0.9)
     X[7] = np.nan
     assert np.isnan(X).any(axis=1).sum() > 20
@@ -156,9 +152,7 @@ def textbook(e, X, codes, weight):
 
 
 @SHARED
-@GROUPING
-def test_missing_cells_are_filled_with_the_conditional_gaussian(shared, frequent, monkeypatch):
-    monkeypatch.setattr(ellipsoids, "FREQUENT", frequent, raising=False)
+def test_missing_cells_are_filled_with_the_conditional_gaussian(shared):
     e, X = example(shared), rows(60, holes=0.9)
     X[[4, 11]] = np.nan
     codes, weight = np.arange(60) % K, np.linspace(0.0, 2.0, 60)
@@ -213,3 +207,34 @@ def test_the_entropy_of_missing_cells_is_that_of_all_less_that_of_the_observed(s
     part = np.broadcast_to(logdet, (30, K))[np.arange(30), codes]
     want = 0.5 * weight @ ((D - size[:, 0]) * (1 + np.log(2 * np.pi)) + whole - part)
     assert_allclose(e.fill(X, codes, weight).entropy, want, rtol=1e-11)
+
+
+# --- patterns ---------------------------------------------------------------------------------------------------
+
+
+def test_rows_without_holes_have_one_pattern():
+    (pattern,) = patterns(rows(6))
+    assert_array_equal(pattern.rows, np.arange(6))
+    assert_array_equal(pattern.observed, np.arange(D))
+
+
+@pytest.mark.parametrize("d", [1, 3, 8, 9, 20])
+def test_patterns_cut_the_rows_by_what_they_lack(d):
+    rng = np.random.default_rng(3)
+    kinds = rng.random((5, d)) < 0.5
+    X = np.where(kinds[rng.integers(5, size=40)], np.nan, 1.0)
+    found = patterns(X)
+    assert_array_equal(np.sort(np.concatenate([pattern.rows for pattern in found])), np.arange(40))
+    for rows, observed, missing in found:
+        seen = np.isin(np.arange(d), observed)
+        assert_array_equal(np.sort(np.concatenate([observed, missing])), np.arange(d))
+        assert (~np.isnan(X[rows]) == seen).all()
+        assert_array_equal(rows, np.sort(rows))
+    assert len({tuple(observed) for _, observed, _ in found}) == len(found)  # no pattern twice
+
+
+def test_rows_without_any_cell_are_a_pattern_of_their_own():
+    found = {
+        tuple(p.observed.tolist()): p.rows.tolist() for p in patterns(np.array([[np.nan] * 2, [1, 2], [np.nan] * 2]))
+    }
+    assert found == {(): [0, 2], (0, 1): [1]}
