@@ -34,8 +34,8 @@ from credibly import (
 )
 from credibly.comparison import progress as progress_module
 from credibly.comparison.progress import Progress
+from credibly.comparison.result import stacking_weights
 from credibly.errors import ConvergenceWarning, CrediblyError, InputError, NoEvidenceError
-from credibly.numerics.stacking import stack
 
 PRIOR = Normal(scale=2.5)
 COLUMNS = [
@@ -123,7 +123,7 @@ def test_stacking_weights_are_those_of_the_rows_left_out(found):
         "lda": models["lda"].loo_log_proba(X, Y)
     }
     names = list(found.to_frame().index)
-    assert_allclose(found.to_frame()["stacking_weight"], stack(np.column_stack([loo[n] for n in names])).weights)
+    assert_allclose(found.to_frame()["stacking_weight"], stacking_weights(np.column_stack([loo[n] for n in names])))
 
 
 def test_the_order_of_models_does_not_matter(found):

@@ -6,7 +6,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import factorial2
 
 from credibly.errors import InputError
-from credibly.numerics.quadrature import gauss_hermite, normal_points, row_blocks, trapezoid
+from credibly.numerics.arrays import row_blocks
+from credibly.numerics.quadrature import gauss_hermite, normal_points, trapezoid
 from credibly.numerics.special import log_sum_exp
 
 
@@ -70,5 +71,5 @@ def test_row_blocks_lose_no_row():
     parts = [rows[block] for block in row_blocks(1000, 500)]
     assert_array_equal(np.concatenate(parts), rows)
     assert max(len(part) for part in parts) == 65  # 2¹⁵ numbers
-    assert [len(rows[block]) for block in row_blocks(3, 7, cells=5)] == [1, 1, 1]
+    assert [len(rows[block]) for block in row_blocks(3, 7, numbers=5)] == [1, 1, 1]
     assert list(row_blocks(0, 7)) == []

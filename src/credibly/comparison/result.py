@@ -15,7 +15,6 @@ from credibly.estimators.linear_model import only
 from credibly.estimators.model_average import ModelAverage
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.special import log_softmax
-from credibly.numerics.stacking import stack
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -206,13 +205,51 @@ def _log_shares(scores: Array) -> Array:
     return out
 
 
+def stacking_weights(log_p: Array) -> Array:
+    r"""Weights of a mixture that make the mean log probability of the rows largest, (K,).
+
+    .. math:: \max_w \; \frac1n \sum_i \log \sum_k w_k p_{ik}, \qquad w ≥ 0, \quad \sum_k w_k = 1
+
+    Parameters
+    ----------
+    log_p : (n, K) array
+        Log probabilities; −inf is allowed. Rows that are impossible under every candidate say nothing about weights.
+
+    References
+    ----------
+    Yao, Vehtari, Simpson & Gelman 2018, sec. 3.
+
+    Examples
+    --------
+    >>> stacking_weights(np.log([[0.9, 0.4], [0.2, 0.4], [0.7, 0.4]])).round(4)
+    array([0.9893, 0.0107])
+    """
+    from scipy.optimize import minimize  # slow to import
+
+    top = log_p.max(axis=1, keepdims=True)
+    possible = np.isfinite(top[:, 0])
+    p, K = np.exp(log_p[possible] - top[possible]), log_p.shape[1]
+    if not len(p):
+        return np.full(K, 1.0 / K)
+
+    def loss(w: Array) -> tuple[float, Array]:
+        # With Σw added, the best weights of any sum have the sum one: no constraint is needed but w ≥ 0.
+        with np.errstate(divide="ignore", invalid="ignore"):  # a row that these weights make impossible
+            mixed = p @ w
+            return float(w.sum() - np.log(mixed).mean()), 1.0 - (p / mixed[:, None]).mean(axis=0)
+
+    goal = {"ftol": 1e-15, "maxiter": 500}  # within 1e-7 nats a row of the best weights
+    found = minimize(loss, np.full(K, 1.0 / K), jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * K, options=goal)
+    return np.asarray(found.x / found.x.sum())
+
+
 def _stacking_weights(rows: Sequence[Measured]) -> Array:
     """Weights of the models that have a leave-one-out probability for every row, NaN for the others."""
     out = np.full(len(rows), np.nan)
     known = [i for i, row in enumerate(rows) if row.loo is not None and not np.isnan(row.loo).any()]
     if known:
         loo = [row.loo for row in rows if row.loo is not None and not np.isnan(row.loo).any()]
-        out[known] = stack(np.column_stack(loo)).weights
+        out[known] = stacking_weights(np.column_stack(loo))
     return out
 
 

@@ -18,9 +18,8 @@ import numpy as np
 from credibly.model.kernels import Constant, Kernel, White
 from credibly.model.kernels.combine import Pair, Product, Sum
 from credibly.model.kernels.hyperparameters import is_free
-from credibly.model.kernels.stationary import WIDEST, Stationary, block_sums, in_length_scales
-from credibly.numerics.arrays import Array
-from credibly.numerics.distances import row_blocks, squared_distances
+from credibly.model.kernels.stationary import BLOCK, WIDEST, Stationary, block_sums, in_length_scales, squared_distances
+from credibly.numerics.arrays import Array, row_blocks
 
 ON_DIAGONAL = 64  # rows whose pairs are weighted at a time where only those of a row with itself count
 
@@ -77,7 +76,7 @@ def _stationary(kernel: Stationary, X: Array, Z: Array, M: Array, K: Array) -> A
     assert z is not None
     cancels = kernel.kinked or bool(max(np.ptp(u, axis=0).max(), np.ptp(z, axis=0).max()) > WIDEST)
     total = np.zeros(len(kernel.theta))
-    for block in row_blocks(*K.shape):
+    for block in row_blocks(*K.shape, BLOCK):
         total += block_sums(kernel, M[block] * K[block], u[block], z, cancels)
     return total
 

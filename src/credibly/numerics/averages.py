@@ -33,8 +33,8 @@ from numpy.typing import ArrayLike
 
 from credibly.errors import InputError
 from credibly.numerics import special
-from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.quadrature import Rule, gauss_hermite, row_blocks, trapezoid
+from credibly.numerics.arrays import Array, Codes, row_blocks
+from credibly.numerics.quadrature import Rule, gauss_hermite, trapezoid
 
 __all__ = [
     "CutNormal",

