@@ -238,7 +238,7 @@ def stacking_weights(log_p: Array) -> Array:
             mixed = p @ w
             return float(w.sum() - np.log(mixed).mean()), 1.0 - (p / mixed[:, None]).mean(axis=0)
 
-    goal = {"ftol": 1e-15, "maxiter": 500}  # within 1e-7 nats a row of the best weights
+    goal: Any = {"ftol": 1e-15, "maxiter": 500}  # within 1e-7 nats a row of the best weights
     found = minimize(loss, np.full(K, 1.0 / K), jac=True, method="SLSQP", bounds=[(0.0, 1.0)] * K, options=goal)
     return np.asarray(found.x / found.x.sum())
 

@@ -32,7 +32,7 @@ from scipy.stats import qmc
 
 from credibly.inference.targets import Target
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.special import LOG_2PI
+from credibly.numerics.special import LOG_2PI, log_sum_exp
 from credibly.numerics.weighted_draws import CLOSE, RELIABLE, Smoothed, alike, pareto_smoothed
 
 FIRST_PAIRS = 512  # draws are doubled from here on
@@ -121,7 +121,6 @@ class Correction(NamedTuple):
     log_evidence_se: float
     khat_plain: float  # of q itself
     khat_symmetrised: float  # of q*, the skew-corrected q
-    shape: float  # of the tail, however little it holds
     by_pair: bool  # whether weights are those of pairs
 
     @property
@@ -168,11 +167,16 @@ class Correction(NamedTuple):
             return cls.of(pairs.own)  # q is the posterior, and nothing is to be corrected
         plain, pair = pairs.plain(), pairs.symmetrised()
         best = pair if pair.khat < plain.khat else plain
-        shares = best.log_shares if best is pair else np.logaddexp(*best.log_shares.reshape(2, -1))
         q, q_star = (plain, pair) if pairs.wide is None else (pairs.own.plain(), pairs.own.symmetrised())
-        khat, shape = max(best.khat, min(q.khat, q_star.khat)), max(best.shape, min(q.shape, q_star.shape))
-        numbers = best.log_weights, khat, best.log_mean, _standard_error(shares, pairs.wide)
-        return cls(pairs, *numbers, q.khat, q_star.khat, shape, best is pair)
+        khat = max(best.khat, min(q.khat, q_star.khat))
+        # The evidence is the mean ratio as it is: smoothing cuts ratios at the largest seen, and makes it too small.
+        pair_ratios = np.logaddexp(*pairs.log_ratios)
+        log_total = float(log_sum_exp(pair_ratios))
+        log_mean, error = (
+            log_total - np.log(pairs.log_ratios.size),
+            _standard_error(pair_ratios - log_total, pairs.wide),
+        )
+        return cls(pairs, best.log_weights, khat, log_mean, error, q.khat, q_star.khat, best is pair)
 
 
 def _standard_error(log_shares: Array, wide: AnyArray | None) -> float:
@@ -204,7 +208,7 @@ def correct(
         Exactly so many (one more if odd). By default 1,024 are doubled until the standard error of the log evidence is
         at most `goal` and those of all means are at most 0.035 standard deviations, until it is plain that the tail is
         too heavy (k̂ > 1 at 4,096 draws, 0.7 at 16,384), or until there are 32,768 (fewer in thousands of dimensions).
-        A tail of shape above 0.5, however little it holds, is not believed before there are 4,096.
+        A k̂ above 0.5 is not believed before there are 4,096.
     goal : float
         In nats.
     report : function of a Correction, optional
@@ -227,7 +231,7 @@ def correct(
         if report is not None:
             report(found)
         size = len(pairs.steps)
-        settled = found.shape <= CLOSE or size >= SETTLED_PAIRS
+        settled = found.khat <= CLOSE or size >= SETTLED_PAIRS
         known = found.reliable and found.log_evidence_se <= goal and found.mean_se <= MEAN_GOAL
         hopeless = found.khat > (HOPELESS if size < SURE_PAIRS else RELIABLE)
         if (settled and (known or hopeless)) or 2 * size > most:

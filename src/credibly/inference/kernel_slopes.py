@@ -76,7 +76,7 @@ def _stationary(kernel: Stationary, X: Array, Z: Array, M: Array, K: Array) -> A
     assert z is not None
     cancels = kernel.kinked or bool(max(np.ptp(u, axis=0).max(), np.ptp(z, axis=0).max()) > WIDEST)
     total = np.zeros(len(kernel.theta))
-    for block in row_blocks(*K.shape, BLOCK):
+    for block in row_blocks(len(K), K.shape[1], BLOCK):
         total += block_sums(kernel, M[block] * K[block], u[block], z, cancels)
     return total
 

@@ -92,7 +92,7 @@ class Periodic(Kernel):
         K = self(X) if K is None else K
         circles, angles = self._on_circles(x), np.pi / self.period * x
         by_length_scale = by_period = 0.0
-        for block in row_blocks(*K.shape, BLOCK):
+        for block in row_blocks(len(K), K.shape[1], BLOCK):
             G = M[block] * K[block]
             if is_free(self, "length_scale"):  # ∂K/∂log ℓ = K · 4 S / ℓ²
                 by_length_scale += np.einsum("ij,ij->", G, squared_distances(circles[block], circles))

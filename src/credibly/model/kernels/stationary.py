@@ -78,7 +78,7 @@ class Stationary(Kernel):
         total = np.zeros(len(self.theta))
         if total.size and len(U):
             cancels = self.kinked or bool(np.ptp(U, axis=0).max() > WIDEST)
-            for block in row_blocks(*K.shape, BLOCK):  # so that nothing of the size of K is allocated
+            for block in row_blocks(len(K), K.shape[1], BLOCK):  # so that nothing of the size of K is allocated
                 total += block_sums(self, M[block] * K[block], U[block], U, cancels)
         return total
 
@@ -359,7 +359,7 @@ def _by_product(X: Array, Z: Array) -> Array:
     z = x if Z is X else Z - center
     x_squares, z_squares = np.einsum("id,id->i", x, x), np.einsum("id,id->i", z, z)
     result = np.asarray(x @ z.T)  # of one array with itself BLAS computes one triangle: exactly symmetric
-    for block in row_blocks(*result.shape, BLOCK):
+    for block in row_blocks(len(X), len(Z), BLOCK):
         sums = np.add.outer(x_squares[block], z_squares)
         part = result[block]
         part *= -2.0
