@@ -10,7 +10,16 @@ from scipy.special import expit, gammaln, log_softmax, logsumexp
 from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Normal, StudentT
 from credibly.data.source import MemoryRows
 from credibly.inference.drawn_posterior import drawn_posterior
-from credibly.inference.importance import FIRST_PAIRS, GOAL, MOST_PAIRS, SETTLED_PAIRS, Correction, Pairs, correct
+from credibly.inference.importance import (
+    FIRST_PAIRS,
+    GOAL,
+    MOST_PAIRS,
+    SETTLED_PAIRS,
+    Correction,
+    Pairs,
+    correct,
+    counted_khat,
+)
 from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
@@ -250,9 +259,9 @@ def test_before_smoothing_single_draws_and_pairs_estimate_the_same_evidence():
     found = Correction.of(pairs)
     # smoothing moves either by less than the standard error
     assert_allclose([plain.log_mean, pair.log_mean], [single, single], atol=found.log_evidence_se)
-    own = [pairs.own.plain().khat, pairs.own.symmetrised().khat]  # of draws from q, weighed by q
+    own = [counted_khat(it) for it in (pairs.own.plain(), pairs.own.symmetrised())]  # of draws from q, weighed by q
     assert own == [found.khat_plain, found.khat_symmetrised]
-    assert found.khat == max(min(plain.khat, pair.khat), min(own))
+    assert found.khat == max(min(counted_khat(plain), counted_khat(pair)), min(own))
     assert_allclose(logsumexp(pair.log_weights), 0.0, atol=1e-12)
     # the draws of a pair share its weight in proportion to their densities
     shares = pair.log_weights.reshape(2, -1)

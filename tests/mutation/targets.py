@@ -51,7 +51,6 @@ TARGETS = {
     "laplace": Target(
         ["inference/laplace.py"],
         [
-            "tests/inference/test_laplace_choices.py",
             "tests/inference/test_laplace.py",
             "tests/laws/test_linear_laws.py",
         ],

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.special import expit
 
-from credibly.numerics.derivatives import complex_slopes
+from credibly.numerics.differences import complex_gradient
 from credibly.numerics.transforms import Box
 
 BOX = Box(np.array([-np.inf, 2.0, -np.inf, -1.0]), np.array([np.inf, np.inf, 5.0, 3.0]))
@@ -31,10 +31,10 @@ def test_many_points_are_points():
 @points
 def test_slopes_and_volume(u):
     slopes, units = BOX.slopes(u), np.eye(4)
-    dz = np.array([complex_slopes(lambda v, j=j: BOX.bounded(v)[j], u, units[[j]])[0] for j in range(4)])
+    dz = np.array([complex_gradient(lambda v, j=j: BOX.bounded(v)[j], u, units[[j]])[0] for j in range(4)])
     assert_allclose(slopes.z, dz, rtol=1e-12)
     assert_allclose(BOX.log_jacobian(u), np.log(np.abs(dz)).sum(), rtol=1e-12)
-    assert_allclose(slopes.log_jacobian, complex_slopes(BOX.log_jacobian, u, units), rtol=1e-12, atol=1e-15)
+    assert_allclose(slopes.log_jacobian, complex_gradient(BOX.log_jacobian, u, units), rtol=1e-12, atol=1e-15)
     h = 1e-5  # central differences, off by h² and by eps / h
     twice = [(BOX.slopes(u + h * e).z - BOX.slopes(u - h * e).z)[j] / (2 * h) for j, e in enumerate(units)]
     volume = [

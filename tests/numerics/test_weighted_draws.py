@@ -79,6 +79,15 @@ def test_khat_and_weights_are_those_of_arviz(k, size):
     assert_allclose(ours.khat, khat, rtol=1e-12)
 
 
+def test_a_tail_knows_how_much_it_holds():
+    """The shape of a tail does not depend on its size: the same tail, and ever smaller parts of it."""
+    tail = np.exp(pareto(0.9, 2000)) - 1.0
+    found = [pareto_smoothed(np.log1p(scale * tail)) for scale in (1.0, 1e-3, 1e-4, 1e-5)]
+    assert_allclose([it.khat for it in found], found[0].khat, rtol=0.05)  # but for its logarithm's rounding
+    held = np.array([it.tail for it in found])
+    assert held[0] > 0.05 and (np.diff(held) < 0).all() and held[-1] < 1e-3
+
+
 def test_khat_orders_tails_and_does_not_depend_on_the_constant_or_the_order():
     khats = [pareto_smoothed(pareto(k, 4000)).khat for k in (0.1, 0.4, 0.8, 1.2)]
     assert (np.diff(khats) > 0).all()

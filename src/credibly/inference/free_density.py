@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credibly.errors import InputError
-from credibly.numerics import derivatives as d
+from credibly.numerics import differences as d
 from credibly.numerics.arrays import Array
 from credibly.numerics.transforms import Box
 
@@ -76,23 +76,25 @@ class Target:
     def _grad(self, u: Array, B: Array, noise: float) -> Array:
         if self.grad is not None or self.analytic:
             return self._slopes(u, B)
-        return d.richardson(lambda h: d.central_slopes(self.value, u, B, h), d.best_step(noise, 1, 2), 2).value
+        return d.richardson(lambda h: d.central_gradient(self.value, u, B, h), d.best_step(noise, 1, 2), 2).value
 
     def _slopes(self, u: Array, B: Array, first: int = 0) -> Array:
         if self.grad is not None:
             return np.asarray(B[first:] @ self.given_grad(u))
-        return d.complex_slopes(self.complex_value, u, B, first)
+        return d.complex_gradient(self.complex_value, u, B, first)
 
     def _bends(self, u: Array, B: Array, noise: float, final: bool, fine: float) -> d.Estimate:
         if self.grad is None and not self.analytic:
             levels = 3 if final else 1
             h = fine * d.best_step(noise, 2, levels)
-            return d.richardson(lambda h: d.bends_of_values(self.value, u, B, h), h, levels)
+            return d.richardson(lambda h: d.hessian_of_values(self.value, u, B, h), h, levels)
         diagonal = B.sum(axis=0) / np.sqrt(len(B))
         of_slopes = d.noise_level(lambda x: self._slopes(x, B).sum(), u, diagonal, self.eps) if final else noise
         levels = 2 if final else 1
         h = fine * d.best_step(of_slopes, 1, levels)
-        return d.richardson(lambda h: d.bends_of_slopes(lambda x, first: self._slopes(x, B, first), u, B, h), h, levels)
+        return d.richardson(
+            lambda h: d.hessian_of_gradients(lambda x, first: self._slopes(x, B, first), u, B, h), h, levels
+        )
 
 
 def number(out: Any) -> Any:
@@ -133,11 +135,11 @@ def agrees_with_complex(target: Target, u: Array, B: Array) -> bool:
     beside, row = (rng.choice([-1.0, 1.0], size=(2, u.size)) * rng.uniform(0.5, 1.0, size=(2, u.size))) @ B
     x, row = u + 0.1 * beside / np.sqrt(u.size), row / np.sqrt(u.size)
     noise = d.noise_level(target.value, x, row, target.eps)
-    slope = d.richardson(lambda h: d.central_slopes(target.value, x, row[None], h), d.best_step(noise, 1, 2), 2).value
+    slope = d.richardson(lambda h: d.central_gradient(target.value, x, row[None], h), d.best_step(noise, 1, 2), 2).value
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # as for an imaginary part that is thrown away
-            exact = d.complex_slopes(target.complex_value, x, row[None])
+            exact = d.complex_gradient(target.complex_value, x, row[None])
     except Exception:  # whatever a function does that was not written for complex numbers
         return False
     return bool(np.isfinite(exact).all() and (np.abs(exact - slope) <= 1e-6 * (1 + np.abs(slope))).all())
@@ -149,12 +151,12 @@ def check_given(target: Target, u: Array, B: Array) -> None:
     beside = u + 0.1 * (rng.choice([-1.0, 1.0], size=u.size) / np.sqrt(u.size)) @ B
     x = beside if np.isfinite(target.value(beside)) else u
     noise = d.noise_level(target.value, x, B.sum(axis=0) / np.sqrt(u.size), target.eps)
-    slopes = d.richardson(lambda h: d.central_slopes(target.value, x, B, h), d.best_step(noise, 1, 2), 2).value
+    slopes = d.richardson(lambda h: d.central_gradient(target.value, x, B, h), d.best_step(noise, 1, 2), 2).value
     if target.grad is not None:
         _compare_grad(target, x, slopes / np.diag(B), np.diag(B))
     if target.hess is not None:
         row = rng.standard_normal(u.size) @ B / np.sqrt(u.size)
-        bend = d.richardson(lambda h: d.bends_of_values(target.value, x, row[None], h), d.best_step(noise, 2, 3), 3)
+        bend = d.richardson(lambda h: d.hessian_of_values(target.value, x, row[None], h), d.best_step(noise, 2, 3), 3)
         _compare_hess(target, x, slopes / np.diag(B), row, float(bend.value[0, 0]))
 
 

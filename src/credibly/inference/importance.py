@@ -46,6 +46,7 @@ ONE_WIDE_IN = 8  # pairs
 WIDER = 3.0
 HOPELESS = 1.0  # k̂ that leaves no doubt even if it is not known well
 SURE_PAIRS = 8_192  # with so many, one above 0.7 leaves none either
+SMALL_TAIL = 0.05  # of the mean ratio: a tail that holds less cannot spoil it
 SETTLED_PAIRS = 2_048  # with fewer, a k̂ above one half may be chance
 WIDE_SOBOL_DIMENSIONS = 20  # with more, wide points have next to no weight
 SOBOL_DIMENSIONS = 200  # beyond that a Sobol sequence of this length is no more even than random points
@@ -121,6 +122,7 @@ class Correction(NamedTuple):
     log_evidence_se: float
     khat_plain: float  # of q itself
     khat_symmetrised: float  # of q*, the skew-corrected q
+    shape: float  # k̂ as arviz-stats has it, of a tail however small
     by_pair: bool  # whether weights are those of pairs
 
     @property
@@ -157,7 +159,7 @@ class Correction(NamedTuple):
         else:
             tails = ratios.reshape(log_terms.shape)
         columns = tails.reshape(len(tails), -1).T
-        khats = np.array([pareto_smoothed(column).khat for column in columns])
+        khats = np.array([counted_khat(pareto_smoothed(column)) for column in columns])
         return np.asarray(khats.reshape(tails.shape[1:]).max(axis=1))
 
     @classmethod
@@ -166,17 +168,27 @@ class Correction(NamedTuple):
         if pairs.log_tilt is not None and alike((pairs.log_ratios - pairs.log_tilt).reshape(-1)):
             return cls.of(pairs.own)  # q is the posterior, and nothing is to be corrected
         plain, pair = pairs.plain(), pairs.symmetrised()
-        best = pair if pair.khat < plain.khat else plain
+        best = pair if counted_khat(pair) < counted_khat(plain) else plain
         q, q_star = (plain, pair) if pairs.wide is None else (pairs.own.plain(), pairs.own.symmetrised())
-        khat = max(best.khat, min(q.khat, q_star.khat))
+        khat_plain, khat_symmetrised = counted_khat(q), counted_khat(q_star)
+        khat = max(counted_khat(best), min(khat_plain, khat_symmetrised))
+        shape = max(best.khat, min(q.khat, q_star.khat))
         # The evidence is the mean ratio as it is: smoothing cuts ratios at the largest seen, and makes it too small.
         pair_ratios = np.logaddexp(*pairs.log_ratios)
         log_total = float(log_sum_exp(pair_ratios))
-        log_mean, error = (
-            log_total - np.log(pairs.log_ratios.size),
-            _standard_error(pair_ratios - log_total, pairs.wide),
-        )
-        return cls(pairs, best.log_weights, khat, log_mean, error, q.khat, q_star.khat, best is pair)
+        log_evidence = log_total - float(np.log(pairs.log_ratios.size))
+        error = _standard_error(pair_ratios - log_total, pairs.wide)
+        numbers = best.log_weights, khat, log_evidence, error
+        return cls(pairs, *numbers, khat_plain, khat_symmetrised, shape, best is pair)
+
+
+def counted_khat(smoothed: Smoothed) -> float:
+    """The published k̂, in proportion where the tail holds less than a twentieth of the mean ratio.
+
+    The shape of a tail does not depend on its size. Of draws from EP, whose numbers need no correction, k̂ may be one:
+    the posterior's tail is heavier than any Gaussian's, and holds nothing.
+    """
+    return smoothed.khat * float(np.clip(smoothed.tail / SMALL_TAIL, 0.0, 1.0))
 
 
 def _standard_error(log_shares: Array, wide: AnyArray | None) -> float:
@@ -208,7 +220,7 @@ def correct(
         Exactly so many (one more if odd). By default 1,024 are doubled until the standard error of the log evidence is
         at most `goal` and those of all means are at most 0.035 standard deviations, until it is plain that the tail is
         too heavy (k̂ > 1 at 4,096 draws, 0.7 at 16,384), or until there are 32,768 (fewer in thousands of dimensions).
-        A k̂ above 0.5 is not believed before there are 4,096.
+        A tail of shape above 0.5, however little it holds, is not believed before there are 4,096.
     goal : float
         In nats.
     report : function of a Correction, optional
@@ -231,7 +243,7 @@ def correct(
         if report is not None:
             report(found)
         size = len(pairs.steps)
-        settled = found.khat <= CLOSE or size >= SETTLED_PAIRS
+        settled = found.shape <= CLOSE or size >= SETTLED_PAIRS
         known = found.reliable and found.log_evidence_se <= goal and found.mean_se <= MEAN_GOAL
         hopeless = found.khat > (HOPELESS if size < SURE_PAIRS else RELIABLE)
         if (settled and (known or hopeless)) or 2 * size > most:

@@ -275,14 +275,7 @@ def sigmoid_averages(m: ArrayLike, v: ArrayLike) -> LabelAverages:
     -38.0
     """
     m, s = _standard_deviations(m, v)
-    tail = np.empty(m.size)
-    flat_m, flat_s = -np.abs(m).ravel(), s.ravel()
-    for k, rows in _by_width(flat_s, _LOGIT_WIDTHS, _LOGIT_CELLS):
-        if k < len(_LOGIT_RULES):
-            tail[rows] = _log_tail(_LOGIT_RULES[k], flat_m[rows], flat_s[rows])
-        else:
-            tail[rows] = _moments(_LOGIT, np.ones(len(flat_m[rows])), flat_m[rows], flat_s[rows])[0]
-    less = tail.reshape(m.shape)
+    (less,) = _logit_rows(-np.abs(m), s, _log_tail, slice(0, 1))
     more = np.log1p(-np.exp(less))
     return LabelAverages(np.where(m > 0, less, more)[()], np.where(m > 0, more, less)[()])
 
@@ -366,15 +359,20 @@ def tilted_sigmoid(m: ArrayLike, v: ArrayLike) -> Tilted:
     (0.413242, 0.829231)
     """
     m, s = _standard_deviations(m, v)
-    moments = np.empty((2, m.size))
-    flat_m, flat_s = m.ravel(), s.ravel()
-    for k, rows in _by_width(flat_s, _LOGIT_WIDTHS, _LOGIT_CELLS):
-        if k < len(_LOGIT_RULES):
-            moments[:, rows] = _narrow_moments(_LOGIT_RULES[k], flat_m[rows], flat_s[rows])
-        else:
-            moments[:, rows] = _moments(_LOGIT, np.ones(len(flat_m[rows])), flat_m[rows], flat_s[rows])[1:]
-    mean, var = moments.reshape(2, *m.shape)
+    mean, var = _logit_rows(m, s, _narrow_moments, slice(1, 3))
     return Tilted(log_sigmoid(m, v), mean[()], var[()])
+
+
+def _logit_rows(m: Array, s: Array, narrow: Callable[[Rule, Array, Array], Array], parts: slice) -> Array:
+    """Some of log mass, mean and variance: by `narrow` and a fixed rule where s is small, else as any likelihood."""
+    shape, m, s = m.shape, m.ravel(), s.ravel()
+    out = np.empty((parts.stop - parts.start, m.size))
+    for k, rows in _by_width(s, _LOGIT_WIDTHS, _LOGIT_CELLS):
+        if k < len(_LOGIT_RULES):
+            out[:, rows] = narrow(_LOGIT_RULES[k], m[rows], s[rows])
+        else:
+            out[:, rows] = _moments(_LOGIT, np.ones_like(m[rows]), m[rows], s[rows])[parts]
+    return out.reshape(len(out), *shape)
 
 
 def _positive_half(rule: Rule) -> tuple[Array, Array]:

@@ -32,6 +32,7 @@ class Smoothed(NamedTuple):
     log_weights: Array  # (S,), of weights that sum to one
     log_mean: float  # logarithm of the mean ratio
     khat: float  # shape of that distribution
+    tail: float = 1.0  # share of the mean ratio that the tail holds beyond where it begins
 
 
 def pareto_smoothed(log_ratios: Array) -> Smoothed:
@@ -87,7 +88,8 @@ def pareto_smoothed(log_ratios: Array) -> Smoothed:
         scale = float(log_ratios[below] - log_weights[below])
     if not (np.isfinite(khat) and np.isfinite(scale)):
         return as_they_are if np.isnan(khat) else as_they_are._replace(khat=float(khat))
-    return Smoothed(np.asarray(log_weights), scale - math.log(size), float(khat))
+    beyond = np.sort(np.exp(log_weights))[-tail:].sum() - tail * np.exp(log_weights[below])
+    return Smoothed(np.asarray(log_weights), scale - math.log(size), float(khat), float(beyond))
 
 
 def alike(log_ratios: Array) -> bool:

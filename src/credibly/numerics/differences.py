@@ -13,11 +13,11 @@ L     number of steps h, 2h, 4h, … combined by Richardson                scala
 
 Derivatives are along B: gradient_j = d f(x + t b_j) / dt, hessian_jk = d² f(x + s b_j + t b_k) / ds dt.
 
-The step. A symmetric difference of order p (1: slopes, 2: bends) of values known to σ is off by about σ / hᵖ from
+The step. A symmetric difference of order p (1: gradient, 2: Hessian) of values known to σ is off by about σ / hᵖ from
 rounding and, with L steps combined, by about h^(2L) times a higher derivative from curvature. In natural units that
 derivative is of order one, so the sum is least near h = σ^(1 / (2L + p)), where the error is σ^(2L / (2L + p)):
-the familiar eps^(1/3) for slopes and eps^(1/4) for bends at L = 1 (errors 4e-11 and 1.5e-8), and for bends at L = 3
-eps^(1/8) with an error of 2e-12, which is why it pays to combine.
+the familiar eps^(1/3) for gradients and eps^(1/4) for Hessians at L = 1 (errors 4e-11 and 1.5e-8), and for Hessians at
+L = 3 eps^(1/8) with an error of 2e-12, which is why it pays to combine.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,13 @@ import numpy as np
 from credibly.numerics.arrays import Array
 
 EPS = float(np.finfo(float).eps)
-IMAGINARY = 1e-20  # its square is lost beside one, so a complex step has no truncation error
-SAMPLES, SPACING = 9, 1e-4  # fourth differences of a smooth function at this spacing are 1e-16 natural units
-FURTHEST = 1e150  # beyond, squares overflow
-MOST_TRIES = 200
+_IMAGINARY = 1e-20  # its square is lost beside one, so a complex step has no truncation error
+_SAMPLES, _SPACING = 9, 1e-4  # fourth differences of a smooth function at this spacing are 1e-16 natural units
+_FURTHEST = 1e150  # beyond, squares overflow
+_MOST_TRIES = 200
 
 Scalar = Callable[[Any], Any]  # of an (M,) array, real or complex; a number
-Slopes = Callable[[Array, int], Array]  # slopes along b_k, b_(k+1), …, at x
+Gradient = Callable[[Array, int], Array]  # derivatives along b_k, b_(k+1), …, at x
 
 
 class Estimate(NamedTuple):
@@ -67,23 +67,23 @@ def richardson(estimate: Callable[[float], Array], h: float, levels: int) -> Est
     return Estimate(table[0], change)
 
 
-def central_slopes(f: Scalar, x: Array, B: Array, h: float) -> Array:
-    """Slopes by (f(x + hb) - f(x - hb)) / 2h."""
+def central_gradient(f: Scalar, x: Array, B: Array, h: float) -> Array:
+    """Derivatives along B by (f(x + hb) - f(x - hb)) / 2h."""
     return np.array([(f(x + h * b) - f(x - h * b)) / (2 * h) for b in B])
 
 
-def complex_slopes(f: Scalar, x: Array, B: Array, first: int = 0) -> Array:
-    """Slopes by Im f(x + ih b) / h, right to rounding where f is analytic (Squire and Trapp 1998).
+def complex_gradient(f: Scalar, x: Array, B: Array, first: int = 0) -> Array:
+    """Derivatives along B by Im f(x + ih b) / h, right to rounding where f is analytic (Squire and Trapp 1998).
 
     Examples
     --------
-    >>> complex_slopes(lambda z: np.exp(z[0]) * z[1], np.array([0.0, 3.0]), np.eye(2))
+    >>> complex_gradient(lambda z: np.exp(z[0]) * z[1], np.array([0.0, 3.0]), np.eye(2))
     array([3., 1.])
     """
-    return np.array([np.imag(f(x + 1j * IMAGINARY * b)) / IMAGINARY for b in B[first:]])
+    return np.array([np.imag(f(x + 1j * _IMAGINARY * b)) / _IMAGINARY for b in B[first:]])
 
 
-def bends_of_values(f: Scalar, x: Array, B: Array, h: float) -> Array:
+def hessian_of_values(f: Scalar, x: Array, B: Array, h: float) -> Array:
     """Hessian of M² + M + 1 values; its error is even in h, so that it may be refined by Richardson."""
     middle = f(x)
     sides = np.array([f(x + h * b) + f(x - h * b) - 2 * middle for b in B])
@@ -95,11 +95,11 @@ def bends_of_values(f: Scalar, x: Array, B: Array, h: float) -> Array:
     return H / h**2
 
 
-def bends_of_slopes(slopes: Slopes, x: Array, B: Array, h: float) -> Array:
+def hessian_of_gradients(gradient: Gradient, x: Array, B: Array, h: float) -> Array:
     """Hessian of 2M gradients, of which only components k, k + 1, … are asked for at the k-th."""
     H = np.empty((len(B), len(B)))
     for k, b in enumerate(B):
-        H[k, k:] = H[k:, k] = (slopes(x + h * b, k) - slopes(x - h * b, k)) / (2 * h)
+        H[k, k:] = H[k:, k] = (gradient(x + h * b, k) - gradient(x - h * b, k)) / (2 * h)
     return H
 
 
@@ -117,18 +117,18 @@ def noise_level(f: Scalar, x: Array, b: Array, eps: float = EPS) -> float:
     >>> print(f"{noise_level(six_digits, np.zeros(1), np.ones(1)):.0e}")
     2e-07
     """
-    values = np.array([f(x + (k - SAMPLES // 2) * SPACING * b) for k in range(SAMPLES)])
+    values = np.array([f(x + (k - _SAMPLES // 2) * _SPACING * b) for k in range(_SAMPLES)])
     scatter = np.sqrt(np.mean(np.diff(values, n=4) ** 2) / 70)
-    floor = eps * max(1.0, abs(float(values[SAMPLES // 2])))
+    floor = eps * max(1.0, abs(float(values[_SAMPLES // 2])))
     return float(max(scatter, floor)) if np.isfinite(scatter) else floor
 
 
 def natural_scale(f: Scalar, x: Array, d: Array, guess: float = 1.0) -> float | None:
-    """s at which f bends by about one: |f(x + sd) - 2f(x) + f(x - sd)| between 1/4 and 4.
+    """The s over which f curves by about one: |f(x + sd) - 2f(x) + f(x - sd)| between 1/4 and 4.
 
     For a log density that is a distance over which it falls by a nat or so: a standard deviation along d where
-    it is Gaussian, however far x is from the mode. Where values are so large that their rounding hides a bend of one
-    the goal is a thousand times that rounding. None if f does not bend at any distance.
+    it is Gaussian, however far x is from the mode. Where values are so large that their rounding hides a change of one
+    the goal is a thousand times that rounding. None if f is straight at any distance.
 
     Examples
     --------
@@ -138,21 +138,21 @@ def natural_scale(f: Scalar, x: Array, d: Array, guess: float = 1.0) -> float | 
     True
     """
     low, high, s, middle = 0.0, np.inf, guess, f(x)
-    for _ in range(MOST_TRIES):
+    for _ in range(_MOST_TRIES):
         ends = np.array([f(x + s * d), f(x - s * d)])
-        bend = abs(ends.sum() - 2 * middle)
+        curve = abs(ends.sum() - 2 * middle)
         goal = max(1.0, 1e3 * EPS * (np.abs(ends).sum() + 2 * abs(middle)))
-        if not (np.isfinite(bend) and bend <= 4 * goal):
+        if not (np.isfinite(curve) and curve <= 4 * goal):
             high = s
-        elif bend < goal / 4:
+        elif curve < goal / 4:
             low = s
         else:
             return s
-        if not 1 / FURTHEST < s * np.abs(d).max() < FURTHEST:
+        if not 1 / _FURTHEST < s * np.abs(d).max() < _FURTHEST:
             return None
         if high <= 1.1 * low:  # the edge of the support lies between
             return low
-        s = _next_scale(s, bend / goal if np.isfinite(bend) else np.inf, low, high)
+        s = _next_scale(s, curve / goal if np.isfinite(curve) else np.inf, low, high)
     return None
 
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from credibly.numerics.derivatives import (
+from credibly.numerics.differences import (
     EPS,
-    bends_of_slopes,
-    bends_of_values,
     best_step,
-    central_slopes,
-    complex_slopes,
+    central_gradient,
+    complex_gradient,
+    hessian_of_gradients,
+    hessian_of_values,
     natural_scale,
     noise_level,
     richardson,
@@ -47,21 +47,21 @@ def hessian(z):
     )
 
 
-def test_complex_slopes_are_right_to_rounding():
-    assert_allclose(complex_slopes(f, x, B), B @ gradient(x), rtol=1e-14)
-    assert_allclose(complex_slopes(f, x, B, first=2), B[2:] @ gradient(x), rtol=1e-14)
+def test_complex_gradient_are_right_to_rounding():
+    assert_allclose(complex_gradient(f, x, B), B @ gradient(x), rtol=1e-14)
+    assert_allclose(complex_gradient(f, x, B, first=2), B[2:] @ gradient(x), rtol=1e-14)
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_slopes_of_values_reach_the_stated_accuracy(levels):
-    found = richardson(lambda h: central_slopes(f, x, B, h), best_step(EPS, 1, levels), levels)
+    found = richardson(lambda h: central_gradient(f, x, B, h), best_step(EPS, 1, levels), levels)
     # σ^(2L / (2L + 1)), times derivatives of order ten
     assert_allclose(found.value, B @ gradient(x), atol=20 * EPS ** (2 * levels / (2 * levels + 1)))
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
-def test_bends_of_values_reach_the_stated_accuracy(levels):
-    found = richardson(lambda h: bends_of_values(f, x, B, h), best_step(EPS, 2, levels), levels)
+def test_hessian_of_values_reach_the_stated_accuracy(levels):
+    found = richardson(lambda h: hessian_of_values(f, x, B, h), best_step(EPS, 2, levels), levels)
     assert_allclose(found.value, B @ hessian(x) @ B.T, atol=100 * EPS ** (2 * levels / (2 * levels + 2)))
     assert_allclose(found.value, found.value.T, rtol=0)
 
@@ -69,18 +69,20 @@ def test_bends_of_values_reach_the_stated_accuracy(levels):
 @pytest.mark.parametrize("levels", [1, 2])
 @pytest.mark.parametrize(
     "slopes",
-    [lambda z, first: B[first:] @ gradient(z), lambda z, first: complex_slopes(f, z, B, first)],
+    [lambda z, first: B[first:] @ gradient(z), lambda z, first: complex_gradient(f, z, B, first)],
     ids=["gradients", "complex"],
 )
-def test_bends_of_slopes_reach_the_stated_accuracy(levels, slopes):
-    found = richardson(lambda h: bends_of_slopes(slopes, x, B, h), best_step(EPS, 1, levels), levels)
+def test_hessian_of_gradients_reach_the_stated_accuracy(levels, slopes):
+    found = richardson(lambda h: hessian_of_gradients(slopes, x, B, h), best_step(EPS, 1, levels), levels)
     assert_allclose(found.value, B @ hessian(x) @ B.T, atol=100 * EPS ** (2 * levels / (2 * levels + 1)))
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])
 def test_the_error_of_combined_steps_shrinks_by_its_order(levels):
     def error(h):
-        found = richardson(lambda h: central_slopes(lambda z: np.exp(z[0]), np.zeros(1), np.ones((1, 1)), h), h, levels)
+        found = richardson(
+            lambda h: central_gradient(lambda z: np.exp(z[0]), np.zeros(1), np.ones((1, 1)), h), h, levels
+        )
         return abs(found.value[0] - 1)
 
     h = 0.2
@@ -89,13 +91,13 @@ def test_the_error_of_combined_steps_shrinks_by_its_order(levels):
 
 def test_bends_of_a_quadratic_are_exact_at_any_step():
     A = B @ B.T
-    assert_allclose(bends_of_values(lambda z: 0.5 * z @ A @ z, x, np.eye(3), 0.7), A, rtol=1e-12)
-    assert_allclose(bends_of_slopes(lambda z, first: (A @ z)[first:], x, np.eye(3), 0.7), A, rtol=1e-12)
+    assert_allclose(hessian_of_values(lambda z: 0.5 * z @ A @ z, x, np.eye(3), 0.7), A, rtol=1e-12)
+    assert_allclose(hessian_of_gradients(lambda z, first: (A @ z)[first:], x, np.eye(3), 0.7), A, rtol=1e-12)
 
 
 def test_the_last_refinement_tells_a_kink():
-    smooth = richardson(lambda h: bends_of_values(f, x, B, h), 1e-2, 3)
-    kink = richardson(lambda h: bends_of_values(lambda z: -np.abs(z[0]), np.zeros(1), np.eye(1), h), 1e-2, 3)
+    smooth = richardson(lambda h: hessian_of_values(f, x, B, h), 1e-2, 3)
+    kink = richardson(lambda h: hessian_of_values(lambda z: -np.abs(z[0]), np.zeros(1), np.eye(1), h), 1e-2, 3)
     assert smooth.change < 1e-6
     assert kink.change > 1
 
