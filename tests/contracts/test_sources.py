@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from credibly.data.rows import CACHED_NUMBERS, COPIED_NUMBERS, WORTH_THREADS, Block, MemoryRows, add
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from credibly.data.columns import describe
-from credibly.data.source import CACHED_NUMBERS, COPIED_NUMBERS, WORTH_THREADS, Block, MemoryRows, add
 
 N, D = 103, 4
 ROUNDING = 1e-13  # sums of a hundred terms in another order

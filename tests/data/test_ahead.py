@@ -11,8 +11,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
-
 from credibly.data.ahead import Crew, one_ahead
+
 from helpers import ended, pass_threads
 
 

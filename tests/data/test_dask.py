@@ -6,14 +6,14 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from credibly.data.lazy import is_dask
+from credibly.data.partitions import Output
+from credibly.data.rows import CACHED_NUMBERS, FEWEST_ROWS, Block, MemoryRows, add, block_cuts
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array, random_array
 
 from credibly.data.columns import describe
 from credibly.data.dask import MERGED_AT_ONCE, computed, lazy_array, partitions, rows_of
-from credibly.data.lazy import is_dask
-from credibly.data.partitions import Output
-from credibly.data.source import CACHED_NUMBERS, FEWEST_ROWS, Block, MemoryRows, add, block_cuts
 from credibly.errors import InputError
 
 N, D = 120, 4

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from credibly.data.rows import Block, MemoryRows, Stored, add, drawn_rows, shares
 from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.data.columns import describe
 from credibly.data.parquet import ParquetRows
-from credibly.data.source import Block, MemoryRows, Stored, add, drawn_rows, shares
 from credibly.errors import DataWarning, InputError
 from helpers import pass_threads
 
@@ -282,7 +282,7 @@ def test_a_consumer_that_stops_ends_the_threads(folder):
 INTERRUPTED = """
 import os, signal, sys, threading, time
 from credibly.data.parquet import ParquetRows
-from credibly.data.source import add
+from credibly.data.rows import add
 from helpers import pass_threads
 
 once = threading.Lock()

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from credibly.data.parquet_columns import MOST_LEVELS
 
 from credibly.data.parquet import ParquetRows
-from credibly.data.parquet_columns import MOST_LEVELS
 from credibly.errors import InputError, TableError
 
 N = 400

@@ -2,9 +2,8 @@
 
 import numpy as np
 import pytest
+from credibly.data.rows import FEW_CLASSES, MemoryRows, class_counts, drawn_rows, shares, stratified, strewn
 from numpy.testing import assert_allclose, assert_array_equal
-
-from credibly.data.source import FEW_CLASSES, MemoryRows, class_counts, drawn_rows, shares, stratified, strewn
 
 SEEDS = range(2000)
 

@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.integrate import quad
@@ -21,7 +22,6 @@ from credibly import (
     Status,
     StudentT,
 )
-from credibly.data.source import MemoryRows
 from credibly.errors import InputError
 from credibly.inference.adf import FullCovariance, Spherical, adf
 from credibly.inference.posterior import Gaussian

@@ -14,6 +14,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
+from credibly.data.rows import MemoryRows, add
 from distributed import Client, LocalCluster
 from distributed.diagnostics.plugin import SchedulerPlugin
 from numpy.testing import assert_allclose, assert_array_equal
@@ -21,7 +22,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from credibly import BayesianGLM, BayesianLogisticRegression, LinearDiscriminant, Normal
 from credibly.data import dask as data_dask
 from credibly.data.dask import rows_of
-from credibly.data.source import MemoryRows, add
 
 N, D = 3000, 4
 SAME = 1e-10  # what the issue asks for; sums in another order are off by rounding only

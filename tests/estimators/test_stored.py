@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from credibly.data.rows import Block, MemoryRows, Result, Stored, Walked
 
 from credibly import (
     BayesianGLM,
@@ -20,7 +21,6 @@ from credibly import (
     Normal,
     QuadraticDiscriminant,
 )
-from credibly.data.source import Block, MemoryRows, Result, Stored, Walked
 from credibly.errors import InputError, NewClassError
 
 NAMES = ["a", "b", "c"]

@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from credibly.data.rows import MemoryRows, strewn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from credibly import BayesianLogisticRegression
-from credibly.data.source import MemoryRows, strewn
 from credibly.inference.laplace import Controls, laplace, result_at, sample_sizes, sampled_start
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
