@@ -10,7 +10,6 @@ import itertools
 import mpmath as mp
 import numpy as np
 import pytest
-from credibly.data.rows import Block, MemoryRows
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.optimize import minimize
@@ -32,6 +31,7 @@ from credibly import (
 from credibly.basis import GaussianBasis
 from credibly.class_conditionals import Exponential
 from credibly.class_conditionals import Gamma as GammaColumns
+from credibly.data.rows import Block, MemoryRows
 from credibly.errors import InputError, NoEvidenceError
 from credibly.inference.ep import expectation_propagation
 from credibly.inference.laplace import laplace

@@ -4,7 +4,6 @@ import pickle
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.integrate import quad
@@ -22,6 +21,7 @@ from credibly import (
     Status,
     StudentT,
 )
+from credibly.data.rows import MemoryRows
 from credibly.errors import InputError
 from credibly.inference.adf import FullCovariance, Spherical, adf
 from credibly.inference.posterior import Gaussian

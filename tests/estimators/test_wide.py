@@ -4,13 +4,13 @@ import pickle
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from scipy.special import logit
 
 import credibly
 from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Jeffreys, Normal, StudentT
+from credibly.data.rows import MemoryRows
 from credibly.errors import CollinearityError, ConvergenceWarning, InputError, NotDefinedError
 from credibly.inference.posterior import Gaussian, WeightPosterior
 from credibly.inference.row_space import RowSpacePosterior

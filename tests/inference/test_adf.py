@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal, norm
 
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.adf import FullCovariance, Spherical, adf
 from credibly.inference.posterior import Gaussian

@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose
 
+from credibly.data.rows import MemoryRows
 from credibly.inference import evidence
 from credibly.inference.evidence import ScaledPriors, _EvidenceSurface, _QuadraticSurface, maximise_evidence
 from credibly.inference.laplace import Controls

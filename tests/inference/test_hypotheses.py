@@ -4,11 +4,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import brentq
 from scipy.stats import chi2
 
+from credibly.data.rows import MemoryRows
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.hypotheses import (
     Constraints,

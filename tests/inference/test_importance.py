@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.sparse import csr_array
 from scipy.special import expit, gammaln, log_softmax, logsumexp
 
 from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Normal, StudentT
+from credibly.data.rows import MemoryRows
 from credibly.inference.drawn_posterior import drawn_posterior
 from credibly.inference.importance import FIRST_PAIRS, GOAL, MOST_PAIRS, SETTLED_PAIRS, Correction, Pairs, correct
 from credibly.inference.laplace import laplace

@@ -4,9 +4,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference import inducing
 from credibly.inference.ep import expectation_propagation

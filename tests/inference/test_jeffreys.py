@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose
 from scipy.special import expit, logit
 
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference import jeffreys as module
 from credibly.inference.jeffreys import PenalisedObjective, jeffreys

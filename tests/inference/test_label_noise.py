@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose
 from scipy.stats import beta
 
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference import label_noise
 from credibly.inference.evidence import ScaledPriors, evidence_gradient

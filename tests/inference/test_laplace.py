@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows, strewn
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from credibly import BayesianLogisticRegression
+from credibly.data.rows import MemoryRows, spread
 from credibly.inference.laplace import Controls, laplace, result_at, sample_sizes, sampled_start
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
@@ -176,7 +176,7 @@ def test_a_score_too_large_for_an_exponential_sends_the_search_back():
     Z = objective.rows.X.copy()
     mode = laplace(objective, np.zeros(D)).posterior.mean
     first = sample_sizes(objective, D, SEARCH_COSTS)[0]
-    out = np.setdiff1d(np.arange(N), strewn(np.random.default_rng(0), N, first))[0]
+    out = np.setdiff1d(np.arange(N), spread(np.random.default_rng(0), N, first))[0]
     Z[out] = 2000 * mode / (mode @ mode)
     y = objective.rows.y.copy()
     y[out] = 0.0

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference import several_starts
 from credibly.inference.laplace import Controls, laplace

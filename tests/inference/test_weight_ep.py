@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.integrate import quad
 from scipy.sparse import csr_array
 from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal, norm
 
+from credibly.data.rows import MemoryRows
 from credibly.inference.ep import expectation_propagation
 from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents

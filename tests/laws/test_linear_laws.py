@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from credibly.data.rows import MemoryRows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -11,6 +10,7 @@ from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal, norm
 
 from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal, Status, StudentT
+from credibly.data.rows import MemoryRows
 from credibly.inference.evidence import ScaledPriors, evidence_gradient
 from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective

@@ -19,6 +19,7 @@ from scipy.sparse import csr_array, issparse
 from credibly.data.rows import (
     MISREAD,
     Block,
+    Change,
     Code,
     MemoryRows,
     OutOfCoreRows,
@@ -49,7 +50,7 @@ class Reading(NamedTuple):
 
     codes: tuple[Code, ...]
     block_rows: int | None
-    changes: tuple[Callable[[DesignMatrix], DesignMatrix], ...]
+    changes: tuple[Change, ...] | None
 
 
 class Place(NamedTuple):

@@ -86,8 +86,10 @@ class Block(NamedTuple):
         X = np.take(self.X, chosen, axis=0) if by_number else self.X[chosen]  # np.take copies whole rows
         return self._replace(X=X, y=self.y[chosen], weight=weight, offset=offset)
 
-    def changed(self, changes: Sequence[Change]) -> "Block":
-        """Columns in float64, every change applied."""
+    def changed(self, changes: Sequence[Change] | None) -> "Block":
+        """Columns in float64, every change applied; None: as they came."""
+        if changes is None:
+            return self
         X = self.X if isinstance(self.X, csr_array) else np.asarray(self.X, dtype=np.float64)
         return self._replace(X=reduce(lambda table, change: change(table), changes, X))
 
@@ -165,7 +167,7 @@ class Rows(ABC):
 
     threads: int | None = None  # that compute; None: as many as BLAS was allowed
     block_rows: int | None = None  # in a block; None: as many as fit the cache
-    changes: tuple[Change, ...] = ()  # of the columns of every block
+    changes: tuple[Change, ...] | None = ()  # of the columns of every block, in float64; None: as they came
     record: Record | None = None  # hands out sums that an earlier fit has computed, and writes down the others
 
     @property
@@ -205,7 +207,7 @@ class Rows(ABC):
 
     def through(self, change: Change) -> Self:
         """The same rows with `change` applied to the columns of every block."""
-        return self._with(changes=(*self.changes, change))
+        return self._with(changes=(*(self.changes or ()), change))
 
     def in_blocks(self, block_rows: int) -> Self:
         """The same rows, in blocks of at most this size."""
@@ -240,7 +242,7 @@ class Rows(ABC):
         Every block gives its share, so that there are `size` rows but for rounding. With `n_classes` the labels are
         codes below that, and a class has at least half of an equal share, or all its rows.
         """
-        raw = self._with(changes=(), record=None)
+        raw = self._with(changes=None, record=None)
         counts = raw._labels().sum(partial(_class_counts, n_classes), np.add) if n_classes else np.array([self.n_rows])
         rates = np.minimum(1.0, np.maximum(size / self.n_rows, size / (2 * len(counts) * np.maximum(1, counts))))
         drawn = joined(list(raw.each(partial(_drawn, rates=rates, seed=int(rng.integers(2**63))))))
@@ -260,7 +262,7 @@ class Rows(ABC):
         """
         held: list[Block] = []
         waiting = 0
-        with closing(self._with(changes=(), record=None)._shuffled(rng).each(lambda block: block)) as blocks:
+        with closing(self._with(changes=None, record=None)._shuffled(rng).each(lambda block: block)) as blocks:
             for block in blocks:
                 held.append(block)
                 waiting += len(block.y)
@@ -345,7 +347,7 @@ class MemoryRows(Rows):
     offset: Array | None = None
     threads: int | None = None
     block_rows: int | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[Change, ...] | None = ()
 
     @property
     def n_rows(self) -> int:
