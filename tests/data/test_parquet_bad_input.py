@@ -135,8 +135,6 @@ def test_a_damaged_page_names_the_file(tmp_path, batch_rows, threads):
         rows.sample(np.random.default_rng(0), 200)
     with pytest.raises(TableError, match=DAMAGED):
         list(rows.batches(np.random.default_rng(0), 10))
-    with pytest.raises(TableError, match=DAMAGED):
-        ParquetRows(tmp_path, "a", ["b"]).sample(np.random.default_rng(0), 200, 2)
 
 
 def test_a_page_that_cannot_be_decoded_names_the_file(tmp_path):
