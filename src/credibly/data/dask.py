@@ -300,8 +300,10 @@ def _is_array(collection: Any) -> bool:
 
 
 def _delayed(collection: Any) -> list[Any]:
-    found = collection.to_delayed()
-    return list(found.ravel()) if _is_array(collection) else list(found)
+    """The partitions; a plan for those that were persisted would not hold on to them."""
+    n_blocks = collection.npartitions
+    found = collection.to_delayed(optimize_graph=len(collection.__dask_graph__()) > n_blocks)
+    return list(np.ravel(found))
 
 
 def _lengths(held: Any) -> list[float]:
