@@ -9,9 +9,9 @@ import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cached_property, reduce
+from functools import reduce
 from glob import glob, has_magic
 from hashlib import sha256
 from itertools import count
@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from pyarrow import csv, fs, types
 
 from credibly.data import categories as cats
-from credibly.data.categories import Feature, Found, Levels, shortened
+from credibly.data.categories import Feature, Found, shortened
 from credibly.data.files import write_errors, written_whole
 from credibly.data.memory import refuse_beyond_memory
 from credibly.data.progress import Progress
@@ -263,122 +263,6 @@ class Unseen:
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Files, and what their columns are for.
-
-    Parameters
-    ----------
-    files : tuple of File
-    roles : Roles
-    columns : tuple of str
-        Features, as the files name them.
-    categories : tuple of str
-        Those of them that become indicators.
-    batch_rows : int
-    progress : bool or None
-    levels : mapping, or None
-        Levels of the categories; None: those that occur.
-    references : mapping
-        Levels without a column, for some categories.
-    """
-
-    files: tuple[File, ...]
-    roles: Roles
-    columns: tuple[str, ...]
-    categories: tuple[str, ...]
-    batch_rows: int
-    progress: bool | None
-    levels: Levels | None = None
-    references: Mapping[str, str] = field(default_factory=dict)
-    unseen: Unseen = field(default_factory=Unseen)
-    passes: Iterator[int] = field(default_factory=lambda: count(1))
-
-    @classmethod
-    def of(
-        cls,
-        path: AnyPaths,
-        roles: Roles,
-        features: Sequence[str] | None,
-        categories: Categories,
-        batch_rows: int | None,
-    ) -> "Table":
-        """Read the footers, and check that the columns are there and of use."""
-        _check_arguments(roles, features, categories, batch_rows)
-        files = tuple(File.of(it) for it in expanded(path))
-        if features is None:
-            _check_nothing_left_out(files)
-        names = _features(files[0].schema, roles, features)
-        for name in (*names, *roles.named):
-            _check_column(name, files)
-        schema, chosen = files[0].schema, _categories(files[0].schema, names, categories)
-        cats.check_kinds(schema, names, chosen)
-        for role, name in roles._asdict().items():
-            _check_role(schema, role, name)
-        if roles.target is not None and not any(file.n_rows for file in files):  # nothing to predict is no error
-            raise TableError(f"The files have columns but no rows: {shortened(file.name for file in files)}.")
-        width = len(names) + len(roles.named)
-        largest = max((rows for file in files for rows in file.group_rows), default=0)
-        refuse_beyond_memory(
-            GROUPS_HELD * largest * width,
-            f"reading row groups of {largest:,} rows, {GROUPS_HELD} at a time,",
-            "Write the files with smaller row groups (row_group_size=500_000), or name fewer features.",
-        )
-        most = batch_rows or max(1, min(BATCH_ROWS, BATCH_NUMBERS // width))
-        return cls(files, roles, tuple(names), tuple(chosen), most, None)
-
-    @cached_property
-    def features(self) -> tuple[Feature, ...]:
-        """Features with their places in the design; the first to ask may have to wait for a pass over categories."""
-        levels = self._occurring() if self.levels is None else self.levels
-        return cats.features_of(self.columns, levels, self.references)
-
-    @property
-    def names(self) -> list[str]:
-        """Columns of the design."""
-        return [name for feature in self.features for name in feature.names]
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells these rows from others: files with their sizes and times, and the columns."""
-        files = [(str(file.path.resolve()), *file.state) for file in self.files]
-        text = repr((files, tuple(self.roles), self.columns, self.categories, self.levels, self.references))
-        return (
-            f"{len(files)} files, {sum(file.n_rows for file in self.files)} rows, {sha256(text.encode()).hexdigest()}"
-        )
-
-    def _occurring(self) -> Levels:
-        """The levels that occur in the categories: one pass over those columns alone."""
-        found: Found = {name: set() for name in self.categories}
-        for file in self.files if self.categories else ():
-            for batch in file.batches(self.categories, self.batch_rows):
-                cats.merge_levels(found, cats.levels_of(batch, self.categories), file.name)
-        return cats.ordered_levels(found)
-
-    def referenced(self) -> "Table":
-        """The same rows without a column for the first level of every category."""
-        levels = {feature.name: feature.levels for feature in self.features if feature.levels is not None}
-        rest = {name: of[1:] for name, of in levels.items()}
-        return replace(self, levels=rest, references={name: of[0] for name, of in levels.items()})
-
-    def aligned(self, names: Sequence[str], references: Mapping[str, str]) -> "Table":
-        """The same rows with the columns of a model that was fitted before."""
-        found = cats.levels_in(names, self.columns, self.categories)
-        levels = {name: tuple(of) for name, of in found.items() if of}
-        known = {name: level for name, level in references.items() if name in levels}
-        table = replace(
-            self,
-            columns=tuple(found),
-            categories=tuple(levels),
-            levels=levels,
-            references=known,
-            unseen=Unseen(),
-        )
-        if table.names != list(names):
-            raise InputError(f"The levels of a category must stand together; got the columns {shortened(names)}.")
-        return table
-
-
 def _check_arguments(roles: Roles, features: Sequence[str] | None, categories: Categories, batch_rows: object) -> None:
     if isinstance(features, str):
         raise InputError(f"features must be a list of columns, or None for all; got {features!r}.")
@@ -407,7 +291,7 @@ def _check_nothing_left_out(files: Sequence[File]) -> None:
             f"The folders are called {shortened(hive)}; such columns, which are in no file, are not read. Write the "
             "column into the files if the model is to use it, or give features=[...].",
             DataWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -477,22 +361,13 @@ def _check_role(schema: Any, role: str, name: str | None) -> None:
 # --- the rows -----------------------------------------------------------------------------------------------------
 
 
-class Piece(NamedTuple):
-    """A file, or one of its row groups: what a scanner reads."""
-
-    file: File
-    group: int | None
-    first: int  # its first row, counted in the file
-    before: int  # rows of the files before it
-
-
 class Batch(NamedTuple):
     """Some decoded rows, and where they are from."""
 
     cells: Any  # pyarrow.RecordBatch
     file: str
-    first: int
-    before: int
+    first: int  # the first row, counted in the file
+    before: int  # rows of the files before
 
 
 class ParquetRows(OutOfCoreRows):
@@ -556,38 +431,73 @@ class ParquetRows(OutOfCoreRows):
         progress: bool | None = None,
         batch_rows: int | None = None,
     ) -> None:
-        table = Table.of(path, Roles(target, weight, offset), features, categories, batch_rows)
-        self.table = replace(table, progress=progress)
+        roles = Roles(target, weight, offset)
+        _check_arguments(roles, features, categories, batch_rows)
+        self.files, self.roles = tuple(File.of(it) for it in expanded(path)), roles
+        if features is None:
+            _check_nothing_left_out(self.files)
+        schema = self.files[0].schema
+        self.columns = tuple(_features(schema, roles, features))
+        for name in (*self.columns, *roles.named):
+            _check_column(name, self.files)
+        self.categories = tuple(_categories(schema, self.columns, categories))
+        cats.check_kinds(schema, self.columns, self.categories)
+        for role, column in roles._asdict().items():
+            _check_role(schema, role, column)
+        self.labelled, self.with_offsets = target is not None, offset is not None
+        if self.labelled and not self.n_rows:  # there is nothing to learn; nothing to predict is no error
+            raise TableError(f"The files have columns but no rows: {shortened(file.name for file in self.files)}.")
+        width = len(self.columns) + len(roles.named)
+        self._refuse_large_groups(width)
+        self.batch_rows = batch_rows or max(1, min(BATCH_ROWS, BATCH_NUMBERS // width))
+        self.progress = progress
+        self.references: dict[str, str] = {}  # levels without a column, for some categories
         self.codes: tuple[Code, ...] = ()
+        self._levels: dict[str, tuple[str, ...]] = {}  # shared by all views of these rows: found once
+        self._unseen, self._passes = Unseen(), count(1)
         self._order: np.random.Generator | None = None  # where row groups are to come in random order
         self._only_labels = False
 
+    def _refuse_large_groups(self, width: int) -> None:
+        largest = max((rows for file in self.files for rows in file.group_rows), default=0)
+        refuse_beyond_memory(
+            GROUPS_HELD * largest * width,
+            f"reading row groups of {largest:,} rows, {GROUPS_HELD} at a time,",
+            "Write the files with smaller row groups (row_group_size=500_000), or name fewer features.",
+        )
+
     def __repr__(self) -> str:
-        files = len(self.table.files)
+        files = len(self.files)
         return f"ParquetRows({self.n_rows:,} rows in {files:,} {'file' if files == 1 else 'files'})"
 
     @property
     def n_rows(self) -> int:
-        return sum(file.n_rows for file in self.table.files)
+        return sum(file.n_rows for file in self.files)
 
     @property
     def names(self) -> list[str]:  # type: ignore[override]
         """Columns of the design: those of numbers, and ``column=level`` for each level of a category."""
-        return self.table.names
+        return [name for feature in self.features for name in feature.names]
 
     @property
-    def labelled(self) -> bool:  # type: ignore[override]
-        """Whether a target was named."""
-        return self.table.roles.target is not None
-
-    @property
-    def with_offsets(self) -> bool:  # type: ignore[override]
-        """Whether a column of offsets was named."""
-        return self.table.roles.offset is not None
+    def features(self) -> tuple[Feature, ...]:
+        """Features with their places in the design; the first to ask may have to wait for a pass over categories."""
+        if self.categories and not self._levels:
+            found: Found = {name: set() for name in self.categories}
+            for file in self.files:
+                for batch in file.batches(self.categories, self.batch_rows):
+                    cats.merge_levels(found, cats.levels_of(batch, self.categories), file.name)
+            self._levels.update(cats.ordered_levels(found))
+        return cats.features_of(self.columns, self._levels, self.references)
 
     @property
     def fingerprint(self) -> str:
-        return self.table.fingerprint
+        """What tells these rows from others: files with their sizes and times, and what their columns are for."""
+        files = [(str(file.path.resolve()), *file.state) for file in self.files]
+        text = repr((files, tuple(self.roles), self.columns, self.categories, self.references))
+        return f"{len(files)} files, {self.n_rows} rows, {sha256(text.encode()).hexdigest()}"
+
+    # other views of the same rows
 
     def aligned(self, names: Sequence[str], references: Mapping[str, str] = MappingProxyType({})) -> Self:
         """The same rows with the columns of a model that was fitted before, in its order.
@@ -601,11 +511,20 @@ class ParquetRows(OutOfCoreRows):
         references : mapping
             Levels that had no column there.
         """
-        return self._with(table=self.table.aligned(list(names), references))
+        found = cats.levels_in(names, self.columns, self.categories)
+        levels = {name: tuple(of) for name, of in found.items() if of}
+        known = {name: level for name, level in references.items() if name in levels}
+        again = self._with(
+            columns=tuple(found), categories=tuple(levels), _levels=levels, references=known, _unseen=Unseen()
+        )
+        if again.names != list(names):
+            raise InputError(f"The levels of a category must stand together; got the columns {shortened(names)}.")
+        return again
 
     def referenced(self) -> tuple[Self, dict[str, str]]:
-        table = self.table.referenced()
-        return self._with(table=table), dict(table.references)
+        levels = {feature.name: feature.levels for feature in self.features if feature.levels is not None}
+        references = {name: of[0] for name, of in levels.items()}
+        return self._with(_levels={name: of[1:] for name, of in levels.items()}, references=references), references
 
     def encoded(self, code: Code) -> Self:
         return self._with(codes=(*self.codes, code))
@@ -625,74 +544,69 @@ class ParquetRows(OutOfCoreRows):
     def _shuffled(self, rng: np.random.Generator) -> Self:
         return self._with(_order=rng)
 
+    # a pass
+
     def parts(self, work: Callable[[Iterator[Block]], Result]) -> Generator[Result, None, None]:
-        table, threads = self.table, self.threads or default_threads()
-        features = () if self._only_labels else table.features  # which may need a pass of its own
+        threads = self.threads or default_threads()
+        features = () if self._only_labels else self.features  # which may need a pass of its own
 
         def of_batch(batch: Batch) -> tuple[int, Result]:
             return batch.cells.num_rows, work(self._blocks(batch, features))
 
         with (
             single_threaded_blas(),
-            Progress(self.n_rows, f"pass {next(table.passes)}", " rows", table.progress) as progress,
+            Progress(self.n_rows, f"pass {next(self._passes)}", " rows", self.progress) as progress,
             closing(self._decoded(threads > 1)) as batches,
             closing(in_order(of_batch, batches, threads)) as results,
         ):
             for n_rows, result in results:
                 progress.update(n_rows)
                 yield result
-        table.unseen.warn(table.references)  # at the end, so that all are named
+        self._unseen.warn(self.references)  # at the end, so that all are named
 
     def _decoded(self, threads: bool) -> Generator[Batch, None, None]:
-        table = self.table
-        target = table.roles.target
-        wanted = [str(target)] if self._only_labels else [*table.columns, *table.roles.named]
-        for file, group, row, before in self._pieces():
-            first = row
-            for cells in file.batches(wanted, table.batch_rows, group, threads=threads):
+        wanted = [str(self.roles.target)] if self._only_labels else [*self.columns, *self.roles.named]
+        before = np.cumsum([0, *(file.n_rows for file in self.files)]).tolist()
+        for number, group in self._pieces():
+            file = self.files[number]
+            row = sum(file.group_rows[:group]) if group else 0
+            for cells in file.batches(wanted, self.batch_rows, group, threads=threads):
                 if cells.num_rows:
-                    yield Batch(cells, file.name, first, before)
-                first += cells.num_rows
+                    yield Batch(cells, file.name, row, before[number])
+                row += cells.num_rows
 
-    def _pieces(self) -> Iterator[Piece]:
-        """Files in order, or their row groups in random order."""
-        files = self.table.files
-        before = np.cumsum([0, *(file.n_rows for file in files)]).tolist()
+    def _pieces(self) -> list[tuple[int, int | None]]:
+        """Numbers of files in order, or of files and their row groups in random order."""
         if self._order is None:
-            yield from (Piece(file, None, 0, start) for file, start in zip(files, before, strict=False))
-            return
-        groups = [
-            Piece(file, group, first, start)
-            for file, start in zip(files, before, strict=False)
-            for group, first in enumerate(np.cumsum([0, *file.group_rows])[:-1].tolist())
-        ]
-        yield from (groups[at] for at in self._order.permutation(len(groups)))
+            return [(number, None) for number in range(len(self.files))]
+        groups = [(number, group) for number, file in enumerate(self.files) for group in range(len(file.group_rows))]
+        return [groups[at] for at in self._order.permutation(len(groups))]
 
     def _blocks(self, batch: Batch, features: tuple[Feature, ...]) -> Iterator[Block]:
-        roles, n = self.table.roles, batch.cells.num_rows
-        encoded = cats.encode(batch.cells, features)
-        if encoded.unseen:
-            self.table.unseen.add(encoded.unseen)
-        y = np.full(n, np.nan)
-        if roles.target is not None:
-            y = cats.labels(
-                batch.cells.column(roles.target), lambda y: reduce(lambda it, code: code(it), self.codes, y)
-            )
-        weight, offset = None, None
+        encoded, n = cats.encode(batch.cells, features), batch.cells.num_rows
+        self._unseen.add(encoded.unseen)
+        y, weight, offset = np.full(n, np.nan), None, None
+        if self.roles.target is not None:
+            y = cats.labels(batch.cells.column(self.roles.target), self._code)
         if not self._only_labels:
-            weight, offset = self._beside(batch, "weight", roles.weight), self._beside(batch, "offset", roles.offset)
+            weight = _beside(batch, "weight", self.roles.weight)
+            offset = _beside(batch, "offset", self.roles.offset)
         for cut in block_cuts((n, features[-1].stop if features else 0), self.block_rows):
             w, o = (None if it is None else it[cut] for it in (weight, offset))
             start = Start(batch.first + cut.start, "file")
             row = batch.before + start.row
             yield Block(encoded.rows(cut), y[cut], w, o, batch.file, start, row).changed(self.changes)
 
-    def _beside(self, batch: Batch, kind: str, name: str | None) -> Array | None:
-        """Weights or offsets, or an error that names the first that is none."""
-        if name is None:
-            return None
-        values = np.asarray(cats.numbers(batch.cells.column(name)), dtype=np.float64)
-        return check_weights(values, kind, f"the {kind} in column {name!r}", batch.file, Start(batch.first, "file"))
+    def _code(self, y: AnyArray) -> AnyArray:
+        return reduce(lambda labels, code: code(labels), self.codes, y)
+
+
+def _beside(batch: Batch, kind: str, name: str | None) -> Array | None:
+    """Weights or offsets, or an error that names the first that is none."""
+    if name is None:
+        return None
+    values = np.asarray(cats.numbers(batch.cells.column(name)), dtype=np.float64)
+    return check_weights(values, kind, f"the {kind} in column {name!r}", batch.file, Start(batch.first, "file"))
 
 
 # --- writing ------------------------------------------------------------------------------------------------------
