@@ -377,7 +377,8 @@ def lazy_arrays(function: Callable[..., Any], X: Any, **vectors: Any) -> Any:
     ----------
     function : callable
         Takes a partition as a NumPy array or a pandas frame, and vectors by their names. Returns an array with a row
-        for each row, or a NamedTuple of such. Shapes and types are learnt from one row of zeros (vectors: of ones).
+        for each row, or a NamedTuple of such. Shapes and types are learnt from one row of zeros (frames: of
+        what Dask has for an example; vectors: of ones).
     X : (n, d) Dask array or data frame
     **vectors : (n,) arrays
         Dask arrays, series, or arrays in memory; cut as X is.
@@ -389,7 +390,9 @@ def lazy_arrays(function: Callable[..., Any], X: Any, **vectors: Any) -> Any:
     array([2., 2., 2., 2., 2.])
     """
     held, lengths = partitions(X, list(vectors.values()), list(vectors), count=False)
-    example = function(_one_row(X), **{name: np.ones(1) for name in vectors})
+    with warnings.catch_warnings():  # a level that Dask made up is none that anybody should hear of
+        warnings.simplefilter("ignore")
+        example = function(_one_row(X), **{name: np.ones(1) for name in vectors})
     several = isinstance(example, tuple)
     examples = [np.asarray(it) for it in (example if several else (example,))]
     shared = delayed(function, pure=False)  # a model may be large: it is sent once, not with every partition
@@ -405,10 +408,7 @@ def lazy_arrays(function: Callable[..., Any], X: Any, **vectors: Any) -> Any:
 
 
 def _one_row(X: Any) -> Any:
-    if _is_array(X):
-        return np.zeros((1, X.shape[1]))
-    meta = X._meta
-    return meta.reindex([0]).fillna(0).astype(meta.dtypes.to_dict())
+    return np.zeros((1, X.shape[1])) if _is_array(X) else X._meta_nonempty.iloc[:1]  # one cell of each column's type
 
 
 def _array(part: Any, length: float, example: AnyArray) -> Any:
