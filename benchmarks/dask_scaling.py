@@ -36,7 +36,7 @@ from distributed import Client, LocalCluster
 from credibly import BayesianLogisticRegression, Normal
 from credibly.data import dask as data_dask
 from credibly.data.columns import describe
-from credibly.data.dask import DaskRows, rows_of
+from credibly.data.dask import DaskRows
 from credibly.inference.frame import Frame
 from credibly.inference.objective import Objective, Raw
 from credibly.inference.posterior import Gaussian
@@ -121,23 +121,25 @@ def interleaved(works: list[tuple[Client, Callable[[], Any]]], repeats: int) -> 
 def counted_passes(X: da.Array, y: da.Array) -> dict[str, int]:
     """How often a fit walked over all rows, by what came back: a matrix, or vectors only; and bytes that travelled."""
     found = {"with a matrix": 0, "with vectors": 0, "bytes": 0, "bytes of tasks": 0}
-    value_of = data_dask.value_of
+    computed = data_dask.computed
 
-    def watched(graph: Any, key: Any) -> Any:
-        result = value_of(graph, key)
-        parts = result if isinstance(result, tuple) else ()
+    def watched(tasks: Any) -> Any:
+        result = computed(tasks)
+        sums = result[0] if len(tasks) == 1 else []
+        parts = sums[0] if sums and isinstance(sums[0], tuple) else ()
         matrix = any(np.ndim(part) == 2 for part in parts)
         found["with a matrix" if matrix else "with vectors"] += 1
         found["bytes"] = max(found["bytes"], len(pickle.dumps(result)) if parts else 0)
-        tasks = [graph[name] for name in graph if isinstance(name, tuple) and name[0].startswith("credibly")]
-        found["bytes of tasks"] = max(found["bytes of tasks"], sum(len(cloudpickle.dumps(task)) for task in tasks))
+        graphs = [dict(task.__dask_graph__()) for task in tasks if parts]
+        ours = [task for graph in graphs for name, task in graph.items() if str(name).startswith("credibly")]
+        found["bytes of tasks"] = max(found["bytes of tasks"], sum(len(cloudpickle.dumps(task)) for task in ours))
         return result
 
-    data_dask.value_of = watched
+    data_dask.computed = watched
     try:
         BayesianLogisticRegression(prior=Normal()).fit(X, y)
     finally:
-        data_dask.value_of = value_of
+        data_dask.computed = computed
     return found
 
 
@@ -153,8 +155,8 @@ def measure(rows: int, columns: int, repeats: int) -> dict[str, Any]:
         for client in clients:
             with client.as_current():
                 tables.append(table(client, rows, columns, PARTITIONS))
-                large.append((client, objective(rows_of(*tables[-1]))))
-                small.append((client, objective(rows_of(*table(client, 10 * TINY_PARTITIONS, 2, TINY_PARTITIONS)))))
+                large.append((client, objective(DaskRows(*tables[-1]))))
+                small.append((client, objective(DaskRows(*table(client, 10 * TINY_PARTITIONS, 2, TINY_PARTITIONS)))))
         x = np.full(columns + 1, 0.1)
         passes = {
             "gradient": interleaved([(c, lambda o=o: o.gradient(x)) for c, o in large], repeats),

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -16,7 +15,6 @@ import sklearn
 from scipy.stats import norm
 from sklearn.utils.fixes import parse_version
 
-from credibly.data.ahead import Crew
 from credibly.model.likelihoods import Likelihood, Slopes
 
 REPOSITORY = Path(__file__).parents[1]
@@ -38,22 +36,6 @@ def load_by_path(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def pass_threads(patience: float = 10.0) -> int:
-    """Threads of passes over files; one that has done all its work gets so many seconds to be gone."""
-    until = time.monotonic() + patience
-    while (found := _serving()) and time.monotonic() < until:
-        time.sleep(0.001)
-    return found
-
-
-def _serving() -> int:
-    """Threads whose first function is that of a crew."""
-    first = list(sys._current_frames().values())
-    while any(frame.f_back for frame in first):
-        first = [frame.f_back or frame for frame in first]
-    return sum(frame.f_code is Crew._serve.__code__ for frame in first)
 
 
 def ended(script: str) -> subprocess.CompletedProcess[str]:

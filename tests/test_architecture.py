@@ -50,14 +50,14 @@ THIRD_PARTY = {
     "sklearn.datasets": ("cli/demo.py",),  # the demo's data; no modelling there
     "dask": ("data/dask.py",),
     "distributed": ("data/dask.py",),
-    "pyarrow": ("data/parquet", "cli/"),
+    "pyarrow": ("data/parquet.py", "data/categories.py", "cli/"),
     "matplotlib": ("plots/",),
     "arviz": ("export/",),
     "xarray": ("export/",),
     "formulaic": ("tables/formula.py",),
     "jinja2": ("report/",),
     "typer": ("cli/",),
-    "rich": ("cli/",),
+    "tqdm": ("data/progress.py",),
 }
 
 

@@ -31,7 +31,7 @@ from credibly import (
 from credibly.basis import GaussianBasis
 from credibly.class_conditionals import Exponential
 from credibly.class_conditionals import Gamma as GammaColumns
-from credibly.data.source import Block, MemoryRows
+from credibly.data.rows import Block, MemoryRows
 from credibly.errors import InputError, NoEvidenceError
 from credibly.inference.ep import expectation_propagation
 from credibly.inference.laplace import laplace

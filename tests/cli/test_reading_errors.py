@@ -307,14 +307,14 @@ def whole(tmp_path):
 
 def test_parquet_that_is_cut_off(refused, whole):
     message = refused(whole[: len(whole) // 2], name="data.parquet")
-    assert message.startswith("FILE begins like a Parquet file, but is cut off or damaged:")
+    assert message.startswith("FILE is no Parquet file, or it is cut off or damaged: its footer")
 
 
-def test_parquet_that_is_damaged_names_the_row_group(refused, whole, tmp_path):
+def test_parquet_that_is_damaged_names_the_file(refused, whole, tmp_path):
     third = pq.ParquetFile(tmp_path / "whole.parquet").metadata.row_group(2)
     broken = bytearray(whole)
     broken[third.column(0).data_page_offset + 400] ^= 0xFF
-    assert refused(bytes(broken), name="data.parquet").startswith("FILE is damaged in row group 3 of 4:")
+    assert refused(bytes(broken), name="data.parquet").startswith("FILE is damaged or cut off (")
 
 
 def test_parquet_with_nested_columns(tmp_path):

@@ -1,9 +1,7 @@
 """`compare`: the table, its arithmetic, what it refuses, and how it fails."""
 
 import copy
-import io
 import pickle
-import time
 import warnings
 
 import numpy as np
@@ -32,8 +30,6 @@ from credibly import (
     QuadraticDiscriminant,
     compare,
 )
-from credibly.comparison import progress as progress_module
-from credibly.comparison.progress import Progress
 from credibly.comparison.result import stacking_weights
 from credibly.errors import ConvergenceWarning, CrediblyError, InputError, NoEvidenceError
 
@@ -536,31 +532,6 @@ def test_tables_that_do_not_fit_fail_in_every_row():
 
 
 # --- progress ---------------------------------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    def isatty(self):
-        return True
-
-
-def test_progress_is_shown_on_a_terminal_for_long_work_only(monkeypatch):
-    monkeypatch.setattr(progress_module, "QUIET", 0.01)
-    monkeypatch.setattr(progress_module, "PACE", 0.01)
-    screen = Terminal()
-    with Progress(4, "models", screen) as bar:
-        bar.done = 1
-        time.sleep(0.1)
-    shown = screen.getvalue()
-    assert "1 of 4 models" in shown and shown.endswith("\r") and shown.rstrip("\r").endswith(" ")
-    silent = io.StringIO()
-    with Progress(4, "models", silent):
-        time.sleep(0.05)
-    assert silent.getvalue() == ""
-    monkeypatch.setattr(progress_module, "QUIET", 60.0)
-    quick = Terminal()
-    with Progress(4, "models", quick):
-        pass
-    assert quick.getvalue() == ""
 
 
 def test_nothing_is_printed_where_there_is_no_terminal(capfd):

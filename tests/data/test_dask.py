@@ -9,11 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array, random_array
 
+from credibly.data import dask as data_dask
 from credibly.data.columns import describe
-from credibly.data.dask import MERGED_AT_ONCE, computed, lazy_array, partitions, rows_of
-from credibly.data.lazy import is_dask
-from credibly.data.partitions import Output
-from credibly.data.source import CACHED_NUMBERS, FEWEST_ROWS, Block, MemoryRows, add, block_cuts
+from credibly.data.dask import MERGED_AT_ONCE, DaskRows, lazy_arrays, partitions
+from credibly.data.rows import CACHED_NUMBERS, FEWEST_ROWS, Block, MemoryRows, add, block_cuts, is_dask
 from credibly.errors import InputError
 
 N, D = 120, 4
@@ -57,17 +56,17 @@ def vectors(chunks) -> tuple:
 
 
 WAYS = {
-    "equal chunks": lambda: rows_of(da.from_array(X, chunks=(EQUAL, D)), *vectors(EQUAL)),
-    "unequal chunks": lambda: rows_of(da.from_array(X, chunks=(UNEQUAL, D)), *vectors(UNEQUAL)),
-    "empty chunks": lambda: rows_of(da.from_array(X, chunks=(EMPTY, D)), *vectors(EMPTY)),
-    "columns in chunks": lambda: rows_of(da.from_array(X, chunks=(UNEQUAL, (1, 3))), *vectors(UNEQUAL)),
-    "labels cut elsewhere": lambda: rows_of(da.from_array(X, chunks=(UNEQUAL, D)), *vectors(EQUAL)),
-    "labels in memory": lambda: rows_of(da.from_array(X, chunks=(EMPTY, D)), Y, WEIGHT),
-    "a chunk for each row": lambda: rows_of(da.from_array(X, chunks=(MANY, D)), *vectors(MANY)),
-    "sparse chunks": lambda: rows_of(da.from_array(X, chunks=(EQUAL, D)).map_blocks(csr_array), *vectors(EQUAL)),
-    "frames": lambda: rows_of(*frames()),
-    "a frame, labels in memory": lambda: rows_of(frames()[0], FRAME["y"], WEIGHT),
-    "small blocks": lambda: rows_of(da.from_array(X, chunks=(UNEQUAL, D)), *vectors(UNEQUAL)).in_blocks(11),
+    "equal chunks": lambda: DaskRows(da.from_array(X, chunks=(EQUAL, D)), *vectors(EQUAL)),
+    "unequal chunks": lambda: DaskRows(da.from_array(X, chunks=(UNEQUAL, D)), *vectors(UNEQUAL)),
+    "empty chunks": lambda: DaskRows(da.from_array(X, chunks=(EMPTY, D)), *vectors(EMPTY)),
+    "columns in chunks": lambda: DaskRows(da.from_array(X, chunks=(UNEQUAL, (1, 3))), *vectors(UNEQUAL)),
+    "labels cut elsewhere": lambda: DaskRows(da.from_array(X, chunks=(UNEQUAL, D)), *vectors(EQUAL)),
+    "labels in memory": lambda: DaskRows(da.from_array(X, chunks=(EMPTY, D)), Y, WEIGHT),
+    "a chunk for each row": lambda: DaskRows(da.from_array(X, chunks=(MANY, D)), *vectors(MANY)),
+    "sparse chunks": lambda: DaskRows(da.from_array(X, chunks=(EQUAL, D)).map_blocks(csr_array), *vectors(EQUAL)),
+    "frames": lambda: DaskRows(*frames()),
+    "a frame, labels in memory": lambda: DaskRows(frames()[0], FRAME["y"], WEIGHT),
+    "small blocks": lambda: DaskRows(da.from_array(X, chunks=(UNEQUAL, D)), *vectors(UNEQUAL)).in_blocks(11),
 }
 EVERY_WAY = pytest.mark.parametrize("make", WAYS.values(), ids=WAYS.keys())
 
@@ -80,7 +79,7 @@ def assert_same_sums(got: tuple, want: tuple) -> None:
 @EVERY_WAY
 def test_sums_are_those_of_rows_in_memory(make):
     rows = make()
-    assert rows.n_rows == N and rows.plain
+    assert rows.n_rows == N
     assert_same_sums(rows.sum(statistics, add), memory().sum(statistics, add))
     assert_same_sums(describe(rows), describe(memory()))
 
@@ -103,13 +102,13 @@ def test_every_row_is_in_one_batch(make):
 
 
 def test_results_are_merged_in_the_order_of_the_rows():
-    rows = rows_of(da.from_array(X, chunks=(MANY, D)), Y)
+    rows = DaskRows(da.from_array(X, chunks=(MANY, D)), Y)
     assert MERGED_AT_ONCE**2 < N  # more than two levels
     assert rows.sum(lambda block: [block.X[0, 0]], lambda a, b: a + b) == X[:, 0].tolist()
 
 
 def test_changes_codes_and_labels_apply_to_every_block():
-    rows = rows_of(da.from_array(X, chunks=(UNEQUAL, D)), Y)
+    rows = DaskRows(da.from_array(X, chunks=(UNEQUAL, D)), Y)
     changed = rows.through(lambda X: X * 2).through(lambda X: X + 1).encoded(lambda y: y + 1).encoded(lambda y: y * 10)
     assert_array_equal(changed.map(lambda block: np.column_stack([block.X, block.y])), np.c_[X * 2 + 1, (Y + 1) * 10])
     again = changed.relabelled(np.arange(2.0 * N).reshape(N, 2))
@@ -120,10 +119,10 @@ def test_a_partition_that_begins_at_any_byte_gives_the_same_bits():
     """As those do that came over a network."""
     assert not _moved(X).flags.aligned
     table = da.from_array(X, chunks=(EQUAL, D)).map_blocks(_moved, dtype=float)
-    first, again = (rows_of(held, Y).sum(statistics, add) for held in (da.from_array(X, chunks=(EQUAL, D)), table))
+    first, again = (DaskRows(held, Y).sum(statistics, add) for held in (da.from_array(X, chunks=(EQUAL, D)), table))
     for one, other in zip(first, again, strict=True):
         assert_array_equal(one, other)
-    assert all(rows_of(table, Y).each(lambda block: block.X.flags.aligned))
+    assert all(DaskRows(table, Y).each(lambda block: block.X.flags.aligned))
 
 
 def _moved(part: np.ndarray) -> np.ndarray:
@@ -139,54 +138,53 @@ THIN = random_array((3_000, WIDE), density=0.002, format="csr", rng=rng)  # four
 def test_sparse_chunks_are_made_dense_in_blocks_as_small_as_those_of_dense_ones():
     """Cut by what they hold they would be one block, of 48 megabytes."""
     assert block_cuts(THIN.shape, None, THIN.nnz) == [slice(0, 3_000)]
-    rows = rows_of(da.from_array(THIN.toarray(), chunks=(3_000, WIDE)).map_blocks(csr_array))
+    rows = DaskRows(da.from_array(THIN.toarray(), chunks=(3_000, WIDE)).map_blocks(csr_array))
     assert max(rows.each(lambda block: block.X.size)) <= max(CACHED_NUMBERS, FEWEST_ROWS * WIDE)
     assert_array_equal(rows.map(lambda block: block.X), THIN.toarray())
     assert set(rows.in_blocks(100).each(lambda block: len(block.y))) == {100}  # as many as were asked for
 
 
 def test_a_sparse_partition_is_fetched_as_it_is_and_made_dense_batch_by_batch():
-    rows = rows_of(da.from_array(THIN.toarray(), chunks=(1_500, WIDE)).map_blocks(csr_array), np.arange(3_000))
-    travelled = []
+    rows = DaskRows(da.from_array(THIN.toarray(), chunks=(1_500, WIDE)).map_blocks(csr_array), np.arange(3_000))
+    travelled, computed = [], data_dask.computed
 
-    def noting(graph, keys):
-        travelled.extend(found := computed(graph, keys))
+    def noting(tasks):
+        found = computed(tasks)
+        travelled.extend(block for parts in found for part in parts for block in part)
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("credibly.data.dask.computed", noting)
+        patch.setattr(data_dask, "computed", noting)
         batches = list(rows.through(lambda X: 2 * X).batches(np.random.default_rng(0), 100))
-    assert [type(part.X) for part in travelled] == [csr_array] * 2
+    assert {type(block.X) for block in travelled} == {csr_array}
     y = np.concatenate([batch.y for batch in batches])
     assert_array_equal(np.sort(y), np.arange(3_000))
     assert_array_equal(np.concatenate([batch.X for batch in batches]), 2 * THIN.toarray()[y])
-    assert {batch.where for batch in batches} == {"partition 0", "partition 1"}
 
 
 def test_columns_of_frames_have_names_and_those_of_arrays_numbers():
     table = pd.DataFrame(X, columns=["x0", "x1", "x2", "x3"])  # names that somebody gave, though they look like numbers
-    frame, array = rows_of(dd.from_pandas(table, npartitions=2), Y), rows_of(da.from_array(X, chunks=(EQUAL, D)), Y)
+    frame, array = DaskRows(dd.from_pandas(table, npartitions=2), Y), DaskRows(da.from_array(X, chunks=(EQUAL, D)), Y)
     assert frame.names == array.names
     assert frame.named and not array.named
     assert not array.through(lambda X: X).encoded(lambda y: y).in_blocks(10).named
 
 
 def test_blocks_know_their_partition():
-    rows = rows_of(da.from_array(X, chunks=(EMPTY, D)), Y)
+    rows = DaskRows(da.from_array(X, chunks=(EMPTY, D)), Y)
     assert list(rows.each(lambda block: block.where)) == ["partition 0", "partition 2"]
 
 
-def test_offsets_come_along_and_are_not_for_the_compiled_kernel():
+def test_offsets_come_along():
     offset = np.linspace(0, 1, N)
-    rows = rows_of(da.from_array(X, chunks=(UNEQUAL, D)), Y, None, da.from_array(offset, chunks=30))
-    assert not rows.plain
+    rows = DaskRows(da.from_array(X, chunks=(UNEQUAL, D)), Y, None, da.from_array(offset, chunks=30))
     assert_array_equal(rows.map(lambda block: block.offset), offset)
 
 
 @pytest.mark.parametrize("n_classes", [0, 3])
 def test_a_sample_estimates_sums_without_bias(n_classes):
     """The mean over many samples: within five standard errors."""
-    rows = rows_of(da.from_array(X, chunks=(UNEQUAL, D)), Y, WEIGHT)
+    rows = DaskRows(da.from_array(X, chunks=(UNEQUAL, D)), Y, WEIGHT)
     sums = []
     for seed in range(200):
         sample = rows.sample(np.random.default_rng(seed), 30, n_classes)
@@ -199,7 +197,7 @@ def test_a_sample_estimates_sums_without_bias(n_classes):
 def test_a_rare_class_is_in_the_sample_with_its_own_weight():
     y = np.zeros(N)
     y[[3, 118]] = 1
-    rows = rows_of(da.from_array(X, chunks=(UNEQUAL, D)), y)
+    rows = DaskRows(da.from_array(X, chunks=(UNEQUAL, D)), y)
     sample = rows.sample(np.random.default_rng(0), 20, 2)
     assert sample.weight[sample.y == 1].tolist() == [1.0, 1.0]
     assert_allclose(sample.weight.sum(), N)
@@ -207,7 +205,7 @@ def test_a_rare_class_is_in_the_sample_with_its_own_weight():
 
 
 def test_a_sample_of_all_rows_is_all_rows():
-    sample = rows_of(da.from_array(X, chunks=(EMPTY, D)), Y, WEIGHT).sample(np.random.default_rng(0), N)
+    sample = DaskRows(da.from_array(X, chunks=(EMPTY, D)), Y, WEIGHT).sample(np.random.default_rng(0), N)
     assert_array_equal(sample.X, X)
     assert_array_equal(sample.weight, WEIGHT)
 
@@ -219,15 +217,15 @@ def test_lengths_that_differ_are_both_named():
     table = da.from_array(X, chunks=(UNEQUAL, D))
     for labels in (Y[:-1], da.from_array(Y[:-1], chunks=50)):
         with pytest.raises(InputError, match="y has 119 rows, X has 120"):
-            rows_of(table, labels)
+            DaskRows(table, labels)
     with pytest.raises(InputError, match="sample_weight has 119 rows, X has 120"):
-        rows_of(table, Y, WEIGHT[:-1])
+        DaskRows(table, Y, WEIGHT[:-1])
 
 
 def test_frames_that_cannot_be_matched_are_refused():
     table = frames(3)[0]
     with pytest.raises(InputError, match=r"Partitions of y have 30, 30, 30, 30 rows, those of X 40, 40, 40"):
-        rows_of(table, frames(4)[1])
+        DaskRows(table, frames(4)[1])
     with pytest.raises(InputError, match="y has 4 partitions, X has 3, and not all their lengths are known"):
         partitions(table, [frames(4)[1]], ["y"], count=False)
 
@@ -235,19 +233,19 @@ def test_frames_that_cannot_be_matched_are_refused():
 def test_columns_of_text_are_named():
     held = dd.from_pandas(FRAME.assign(city="Delft", kind=pd.Categorical(["u"] * N)), npartitions=2)
     with pytest.raises(InputError, match="not numbers: 'city', 'kind'"):
-        rows_of(held[["a", "city", "kind"]], held["y"])
+        DaskRows(held[["a", "city", "kind"]], held["y"])
 
 
 def test_no_rows_and_no_columns_are_refused():
     with pytest.raises(InputError, match="no rows"):
-        rows_of(da.from_array(X[:0], chunks=(1, D)), Y[:0])
+        DaskRows(da.from_array(X[:0], chunks=(1, D)), Y[:0])
     with pytest.raises(InputError, match="1 dimension"):
-        rows_of(da.from_array(Y, chunks=50), Y)
+        DaskRows(da.from_array(Y, chunks=50), Y)
 
 
 def test_missing_cells_of_nullable_columns_are_nan():
     table = pd.DataFrame({"a": pd.array([1, None, 3], dtype="Int64"), "b": [True, False, True]})
-    rows = rows_of(dd.from_pandas(table, npartitions=1), np.zeros(3))
+    rows = DaskRows(dd.from_pandas(table, npartitions=1), np.zeros(3))
     assert_array_equal(rows.map(lambda block: block.X), [[1, 1], [np.nan, 0], [3, 1]])
 
 
@@ -271,11 +269,11 @@ def test_nothing_is_computed_before_it_is_asked_for():
         raise AssertionError
 
     table = da.from_array(X, chunks=(EMPTY, D)).map_blocks(refuse, dtype=float, meta=np.empty((0, 0)))
-    assert lazy_array(lambda X: X, Output((D,)), table).shape == (N, D)
+    assert lazy_arrays(lambda X: X, table).shape == (N, D)
 
 
 def test_vectors_come_with_their_partition():
     table, shift = da.from_array(X, chunks=(EMPTY, (2, 2))), np.arange(N)
     for by in (shift, da.from_array(shift, chunks=7)):
-        lazy = lazy_array(lambda X, shift: X + shift[:, None], Output((D,)), table, shift=by)
+        lazy = lazy_arrays(lambda X, shift: X + shift[:, None], table, shift=by)
         assert_array_equal(lazy.compute(), X + shift[:, None])

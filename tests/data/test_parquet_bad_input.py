@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from credibly.data import memory
+from credibly.data.categories import MOST_LEVELS
 from credibly.data.parquet import ParquetRows
-from credibly.data.parquet_columns import MOST_LEVELS
 from credibly.errors import InputError, TableError
 
 N = 400
@@ -93,7 +94,7 @@ def test_columns_that_are_not_used_may_differ(tmp_path):
 
 def test_something_else_than_a_parquet_file(tmp_path):
     (tmp_path / "a.parquet").write_text("a,y\n1,2\n")
-    with pytest.raises(TableError, match=r"a.parquet is no Parquet file, or a truncated or damaged one"):
+    with pytest.raises(TableError, match=r"a.parquet is no Parquet file, or it is cut off or damaged"):
         ParquetRows(tmp_path, "y")
 
 
@@ -102,7 +103,7 @@ def test_a_truncated_file(tmp_path, keep):
     path = written(tmp_path / "cut.parquet")
     size = path.stat().st_size
     os.truncate(path, keep if isinstance(keep, int) else int(size * keep))
-    with pytest.raises(TableError, match=r"cut.parquet is no Parquet file, or a truncated or damaged one: its footer"):
+    with pytest.raises(TableError, match=r"cut.parquet is no Parquet file, or it is cut off or damaged: its footer"):
         ParquetRows(tmp_path, "y")
 
 
@@ -119,13 +120,32 @@ def damaged(path, group):
         file.write(bytes([byte[0] ^ 255]))
 
 
-def test_the_row_group_of_a_damaged_page_is_found_for_samples_and_labels_too(tmp_path):
+DAMAGED = r"bad.parquet is damaged or cut off"
+
+
+@pytest.mark.parametrize("batch_rows", [100, 250, None])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_damaged_page_names_the_file(tmp_path, batch_rows, threads):
+    written(tmp_path / "a.parquet")
     damaged(tmp_path / "bad.parquet", 2)
-    rng = np.random.default_rng(0)
-    with pytest.raises(TableError, match=r"bad.parquet, row group 2: the file is truncated or damaged"):
-        ParquetRows(tmp_path, "y").sample(rng, 200)
-    with pytest.raises(TableError, match=r"bad.parquet, row group 2: the file is truncated or damaged"):
-        ParquetRows(tmp_path, "a", ["b"]).sample(rng, 200, 2)
+    rows = ParquetRows(tmp_path, "y", batch_rows=batch_rows).on_threads(threads)
+    with pytest.raises(TableError, match=DAMAGED):
+        total(rows)
+    with pytest.raises(TableError, match=DAMAGED):
+        rows.sample(np.random.default_rng(0), 200)
+    with pytest.raises(TableError, match=DAMAGED):
+        list(rows.batches(np.random.default_rng(0), 10))
+
+
+def test_a_page_that_cannot_be_decoded_names_the_file(tmp_path):
+    path = written(tmp_path / "bad.parquet", {"a": np.random.default_rng(0).normal(size=N)}, compression="gzip")
+    column = pq.ParquetFile(path).metadata.row_group(3).column(0)
+    content = bytearray(path.read_bytes())
+    start = column.dictionary_page_offset or column.data_page_offset
+    content[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
+    path.write_bytes(bytes(content))
+    with pytest.raises(TableError, match=DAMAGED):
+        total(ParquetRows(path, "y", batch_rows=100))
 
 
 def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path, monkeypatch):
@@ -134,28 +154,8 @@ def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path, monkeypatch
         (tmp_path / f"year={year}").mkdir()
         written(tmp_path / f"year={year}" / "part-0.parquet", {"w": np.append(np.ones(N - 1), last)})
     rows = ParquetRows("year=*/part-0.parquet", "y", ["a"], weight="w")
-    with pytest.raises(InputError, match=r"^year=2021/part-0.parquet, row group 3: the weight"):
+    with pytest.raises(InputError, match=r"^year=2021/part-0.parquet: the weight"):
         total(rows)
-
-
-@pytest.mark.parametrize("batch_rows", [100, 250, None])
-def test_a_damaged_page_names_the_row_group(tmp_path, batch_rows):
-    damaged(tmp_path / "bad.parquet", 2)
-    rows = ParquetRows(tmp_path, "y", batch_rows=batch_rows)
-    for threads in (1, 2):
-        with pytest.raises(TableError, match=r"bad.parquet, row group 2: the file is truncated or damaged"):
-            total(rows.on_threads(threads))
-
-
-def test_a_page_that_cannot_be_decoded_names_the_row_group(tmp_path):
-    path = written(tmp_path / "bad.parquet", {"a": np.random.default_rng(0).normal(size=N)}, compression="gzip")
-    column = pq.ParquetFile(path).metadata.row_group(3).column(0)
-    content = bytearray(path.read_bytes())
-    start = column.dictionary_page_offset or column.data_page_offset
-    content[start : start + column.total_compressed_size] = b"\xff" * column.total_compressed_size
-    path.write_bytes(bytes(content))
-    with pytest.raises(TableError, match=r"bad.parquet, row group 3: the file is truncated or damaged"):
-        total(ParquetRows(path, "y", batch_rows=100))
 
 
 def test_a_file_that_changes_between_passes(tmp_path):
@@ -251,7 +251,7 @@ def test_a_category_of_too_many_levels(tmp_path):
     for at in (slice(0, MOST_LEVELS), slice(MOST_LEVELS, None)):
         n = len(levels[at])
         pq.write_table(pa.table({"c": levels[at], "y": np.zeros(n)}), tmp_path / f"{at.start}.parquet")
-    with pytest.raises(TableError, match=rf"'c' has more than {MOST_LEVELS} levels \(up to .*{MOST_LEVELS}.parquet,"):
+    with pytest.raises(TableError, match=rf"'c' has more than {MOST_LEVELS} levels \(up to .*{MOST_LEVELS}.parquet\),"):
         _ = ParquetRows(tmp_path, "y").names
     assert len(ParquetRows(tmp_path / "0.parquet", "y").names) == MOST_LEVELS
 
@@ -268,14 +268,14 @@ def test_a_weight_that_is_none_is_named(tmp_path, bad, told, batch_rows):
     weight = pa.array([1.0] * 357 + [bad] + [1.0] * (N - 358))
     written(tmp_path / "a.parquet", {"w": weight})
     rows = ParquetRows(tmp_path, "y", weight="w", batch_rows=batch_rows)
-    place = rf"{tmp_path / 'a.parquet'}, row group 3: the weight in column 'w' is {told} in row 357 of the file"
+    place = rf"{tmp_path / 'a.parquet'}: the weight in column 'w' is {told} in row 357 of the file"
     with pytest.raises(InputError, match=place):
         total(rows)
 
 
 def test_an_offset_that_is_none_is_named(tmp_path):
     written(tmp_path / "a.parquet", {"o": pa.array([-1.0] * (N - 1) + [None])})
-    with pytest.raises(InputError, match=r"a.parquet, row group.* the offset in column 'o' is nan .* must be finite"):
+    with pytest.raises(InputError, match=r"a.parquet: the offset in column 'o' is nan .* must be finite"):
         total(ParquetRows(tmp_path, "y", offset="o"))
 
 
@@ -289,3 +289,13 @@ def test_names_with_dots_and_signs(tmp_path):
     rows = ParquetRows(tmp_path, "y", ["b=c", "a.b"])
     assert total(rows) == (2.0 * N,)
     assert rows.aligned(["a.b", "b=c"]).names == ["a.b", "b=c"]
+
+
+def test_row_groups_that_do_not_fit_into_memory_are_refused_with_what_to_do(tmp_path, monkeypatch):
+    """Their data are in memory as a whole."""
+    pq.write_table(
+        pa.table({"x": np.zeros(5_000_000), "y": np.zeros(5_000_000)}), tmp_path / "a.parquet", row_group_size=5_000_000
+    )
+    monkeypatch.setattr(memory, "available_bytes", lambda: 10**8)
+    with pytest.raises(InputError, match=r"row groups of 5,000,000 rows.*row_group_size=500_000"):
+        ParquetRows(tmp_path, "y")

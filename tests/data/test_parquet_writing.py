@@ -10,8 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
-from credibly.data.parquet import ParquetRows, write_table
-from credibly.data.parquet_writing import GROUP_ROWS
+from credibly.data.parquet import GROUP_ROWS, ParquetRows, write_table
 from credibly.errors import InputError, TableError
 
 

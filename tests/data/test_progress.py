@@ -1,11 +1,12 @@
-"""The line about a pass: silent where nobody looks, and while passes are quick."""
+"""The bar: silent where nobody looks, and while work is quick; it leaves nothing behind."""
 
 import io
 import sys
 
 import pytest
 
-from credibly.data.progress import QUIET, RowProgress, text
+from credibly.data import progress as module
+from credibly.data.progress import Progress
 
 
 class Terminal(io.StringIO):
@@ -13,82 +14,49 @@ class Terminal(io.StringIO):
         return True
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def one_pass(progress: RowProgress, clock: Clock, seconds: float, steps: int = 10) -> None:
-    with progress.one_pass(1000) as advance:
-        for _ in range(steps):
-            clock.now += seconds / steps
-            advance(1000 // steps)
+def shown(monkeypatch, stream: io.StringIO | None, total: int | None = 4, quiet: float = 0.0, **choices) -> str:
+    """What a stream has seen of some work in four steps."""
+    monkeypatch.setattr(module, "QUIET", quiet)
+    monkeypatch.setattr(module, "PACE", 0.0)
+    monkeypatch.setattr(module, "SELDOM", quiet)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress(total, "pass 1", " rows", **choices) as bar:
+        for _ in range(4):
+            bar.update()
+    return "" if stream is None else stream.getvalue()
 
 
-def test_a_slow_pass_on_a_terminal_is_shown_and_wiped():
-    stream, clock = Terminal(), Clock()
-    one_pass(RowProgress(None, stream, clock), clock, 20.0)
-    lines = stream.getvalue().split("\r")
-    assert "pass 1 [██" in lines[1]
-    assert "200 of 1,000 rows, 50 rows/s, 16 s left" in stream.getvalue()
-    assert lines[-1] == "" and lines[-2].strip() == ""
-    assert len(lines[-2]) >= len(lines[-3].rstrip())
+def test_long_work_on_a_terminal_is_shown_and_wiped(monkeypatch):
+    seen = shown(monkeypatch, Terminal())
+    assert "pass 1" in seen and "2.00/4.00" in seen
+    assert seen.endswith("\r") and seen.split("\r")[-2].strip() == ""
 
 
-def test_passes_are_counted_also_where_they_are_not_shown():
-    stream, clock = Terminal(), Clock()
-    progress = RowProgress(None, stream, clock)
-    one_pass(progress, clock, 0.9 * QUIET)
-    assert stream.getvalue() == ""
-    one_pass(progress, clock, 9.0)
-    assert "pass 2 [" in stream.getvalue()
-    assert progress.passes == 2
+def test_work_of_unknown_length_is_named(monkeypatch):
+    assert "pass 1 …" in shown(monkeypatch, Terminal(), total=None)
+    assert shown(monkeypatch, io.StringIO(), total=None, shown=True) == ""
+
+
+def test_quick_work_is_not_shown(monkeypatch):
+    assert shown(monkeypatch, Terminal(), quiet=60.0) == ""
 
 
 @pytest.mark.parametrize(
-    ("shown", "stream", "seen"), [(None, io.StringIO, 0), (False, Terminal, 0), (True, io.StringIO, 1)]
+    ("choice", "stream", "seen"), [(None, io.StringIO, 0), (False, Terminal, 0), (True, io.StringIO, 1)]
 )
-def test_elsewhere_it_is_silent_unless_asked_for(shown, stream, seen):
-    where, clock = stream(), Clock()
-    one_pass(RowProgress(shown, where, clock), clock, 20.0)
-    assert bool(where.getvalue()) == bool(seen)
+def test_elsewhere_it_is_silent_unless_asked_for(monkeypatch, choice, stream, seen):
+    assert bool(shown(monkeypatch, stream(), shown=choice)) == bool(seen)
 
 
 def test_a_program_without_an_error_stream(monkeypatch):
-    monkeypatch.setattr(sys, "stderr", None)
-    clock = Clock()
-    one_pass(RowProgress(True, None, clock), clock, 20.0)
+    assert shown(monkeypatch, None, shown=True) == ""
 
 
-def test_updates_are_paced():
-    stream, clock = Terminal(), Clock()
-    one_pass(RowProgress(None, stream, clock), clock, 2.0, steps=1000)
-    assert stream.getvalue().count("pass 1") <= 7  # one second, five times a second, and the edges
-
-
-def test_an_error_wipes_the_line():
-    stream, clock = Terminal(), Clock()
-    with pytest.raises(KeyError), RowProgress(None, stream, clock).one_pass(10) as advance:
-        clock.now += 5.0
-        advance(1)
-        raise KeyError
-    assert stream.getvalue().endswith("\r")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "left"), [(10.0, "10 s left"), (150.0, "2 min 30 s left"), (3 * 3600.0, "3 h 00 min left")]
-)
-def test_the_time_left_is_readable(seconds, left):
-    assert text(1, 50, 100, seconds).endswith(left)
-
-
-@pytest.mark.parametrize("width", [79, 70, 60, 40])
-def test_on_a_narrow_screen_the_bar_goes_before_the_time_left(width):
-    line = text(1, 800_000, 1_600_000, 1.3, width)
-    assert len(line) <= width
-    if width >= 60:
-        assert line.endswith("615,385 rows/s, 1 s left")
-    assert ("[" in line) == (width > 64)
+def test_what_is_done_may_be_said_in_all(monkeypatch):
+    stream = Terminal()
+    monkeypatch.setattr(module, "QUIET", 0.0)
+    monkeypatch.setattr(module, "PACE", 0.0)
+    monkeypatch.setattr(sys, "stderr", stream)
+    with Progress(1, "reading", "B") as bar:
+        bar.reach(500, 2000)
+    assert "25%" in stream.getvalue()

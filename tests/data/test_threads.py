@@ -13,13 +13,13 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from credibly import BayesianLogisticRegression, Normal
 from credibly.data.threads import (
     WAITING_PER_THREAD,
-    _blas_libraries,
+    _blas,
     _set_threads,
     default_threads,
     in_order,
-    merged,
     single_threaded_blas,
 )
+from helpers import ended
 
 HERE = 3  # threads of BLAS while these tests run, on any machine: one cannot be told from one
 
@@ -34,7 +34,7 @@ def several():
 
 
 def set_blas(threads: int) -> None:
-    for library in _blas_libraries():
+    for library in _blas().lib_controllers:
         _set_threads(library, threads)
 
 
@@ -187,52 +187,47 @@ def test_work_that_hands_out_work_itself_does_not_wait_for_ever():
     assert list(in_order(inner, range(20), 2)) == [190 * i for i in range(20)]
 
 
-# --- merging --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-def test_results_are_merged_in_order_whoever_is_late(threads):
-    def work(i):
-        time.sleep(0.002 if i % 3 == 0 else 0.0)
-        return [i]
-
-    assert merged(work, range(40), lambda a, b: a + b, threads) == list(range(40))
-
-
-def test_the_caller_computes_while_a_thread_is_held_up():
-    caller, go = threading.get_ident(), threading.Event()
-
-    def work(i):
-        if threading.get_ident() != caller:
-            assert go.wait(30)
-        elif i >= 8:
-            go.set()
-        return i
-
-    assert merged(work, range(10), lambda a, b: a + b, 2) == 45
-
-
-@pytest.mark.parametrize("threads", [1, 3])
-def test_of_several_errors_that_of_the_first_item_is_raised(threads):
-    def fail(i):
-        if i >= 3:
-            raise ValueError(f"item {i}")
-        time.sleep(0.01)
-        return i
-
-    with pytest.raises(ValueError, match="item 3"):
-        merged(fail, range(100), lambda a, b: a + b, threads)
-    assert merged(lambda i: i, range(10), lambda a, b: a + b, threads) == 45
-
-
-def test_merging_within_merging_does_not_wait_for_ever():
-    inner = lambda i: merged(lambda j: i * j, range(20), lambda a, b: a + b, 2)  # noqa: E731
-    assert merged(inner, range(20), lambda a, b: a + b, 2) == 190 * 190
-
-
 def test_settings_of_floating_point_errors_hold_on_every_thread():
     with np.errstate(divide="ignore"):
-        assert merged(lambda i: np.float64(i) / 0.0, range(1, 9), lambda a, b: a + b, 3) == np.inf
+        assert list(in_order(lambda i: np.float64(i) / 0.0, range(1, 9), 3)) == [np.inf] * 8
+
+
+def test_items_may_be_made_as_they_are_needed():
+    made = []
+    results = in_order(lambda i: i, (made.append(i) or i for i in range(100)), 2)
+    assert next(results) == 0
+    assert len(made) <= 2 * WAITING_PER_THREAD
+    results.close()
+    assert len(made) <= 2 * WAITING_PER_THREAD
+
+
+INTERRUPTED = """
+import os, signal, threading, time
+import numpy as np
+from credibly.data.rows import MemoryRows
+
+began = threading.Lock()
+
+def slow(block):
+    if began.acquire(blocking=False):
+        os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.05)
+    return (block.y.sum(),)
+
+rows = MemoryRows(np.zeros((1000, 1)), np.ones(1000), threads=2)
+try:
+    rows.in_blocks(1).sum(slow)  # 25 seconds, if it were to end by itself
+except KeyboardInterrupt:
+    assert rows.in_blocks(10).sum(lambda block: (block.y.sum(),)) == (1000.0,)
+    print("well")
+"""
+
+
+def test_ctrl_c_ends_a_pass_and_the_pool_works_on():
+    """A real signal, in a process of its own: there the main thread is the one that asks for the sum."""
+    began = time.monotonic()
+    ended(INTERRUPTED)
+    assert time.monotonic() - began < 20
 
 
 # --- processes ------------------------------------------------------------------------------------

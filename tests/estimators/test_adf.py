@@ -21,7 +21,7 @@ from credibly import (
     Status,
     StudentT,
 )
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.errors import InputError
 from credibly.inference.adf import FullCovariance, Spherical, adf
 from credibly.inference.posterior import Gaussian

@@ -20,8 +20,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly import BayesianGLM, BayesianLogisticRegression, LinearDiscriminant, Normal
 from credibly.data import dask as data_dask
-from credibly.data.dask import rows_of
-from credibly.data.source import MemoryRows, add
+from credibly.data.dask import DaskRows
+from credibly.data.rows import MemoryRows, add
 
 N, D = 3000, 4
 SAME = 1e-10  # what the issue asks for; sums in another order are off by rounding only
@@ -144,15 +144,15 @@ def pids(client: Client) -> list[dict]:
 def test_a_worker_killed_with_the_partitions_it_held_changes_nothing(client, monkeypatch):
     client.wait_for_workers(2)
     held, passes = table().persist(), []
-    value_of = data_dask.value_of
+    computed = data_dask.computed
 
-    def killing(graph, key):
-        passes.append(key)
+    def killing(tasks):
+        passes.append(tasks)
         if len(passes) == 3:
             os.kill(pids(client)[0]["pid"], signal.SIGKILL)
-        return value_of(graph, key)
+        return computed(tasks)
 
-    monkeypatch.setattr(data_dask, "value_of", killing)
+    monkeypatch.setattr(data_dask, "computed", killing)
     there = BayesianLogisticRegression(prior=Normal()).fit(held, labels().persist())
     assert len(passes) > 3
     assert_same_posterior(there, BayesianLogisticRegression(prior=Normal()).fit(X, Y))
@@ -192,7 +192,7 @@ def test_what_tasks_return_does_not_grow_with_the_rows(client):
             BayesianLogisticRegression(prior=Normal()).fit(*there)
         fits.append(found)
         with sizes(client) as found:
-            rows_of(*there).map(lambda block: block.X[:, 0])
+            DaskRows(*there).map(lambda block: block.X[:, 0])
         maps.append(found)
     weights = 3 * (D + 1)
     assert set(fits[0]) == set(fits[1])
@@ -201,7 +201,7 @@ def test_what_tasks_return_does_not_grow_with_the_rows(client):
 
 
 def test_sums_by_several_processes_are_the_same_every_time(client):
-    rows = rows_of(table(), labels())
+    rows = DaskRows(table(), labels())
     first, again = (rows.sum(lambda block: (block.X.T @ block.X,), add)[0] for _ in range(2))
     assert_array_equal(first, again)
     assert_allclose(first, MemoryRows(X, Y).sum(lambda block: (block.X.T @ block.X,), add)[0], rtol=1e-12)

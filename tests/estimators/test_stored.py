@@ -1,8 +1,7 @@
 """Rows that are not in memory give the same models as rows that are; a fit that was stopped goes on."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,14 @@ from credibly import (
     Normal,
     QuadraticDiscriminant,
 )
-from credibly.data.source import Block, MemoryRows, Result, Stored, Walked
+from credibly.data.rows import Block, MemoryRows, OutOfCoreRows, Result, Rows
 from credibly.errors import InputError, NewClassError
 
 NAMES = ["a", "b", "c"]
 
 
-@dataclass(frozen=True)
-class Parts(MemoryRows, Stored):
+@dataclass(frozen=True, eq=False)
+class Parts(MemoryRows, OutOfCoreRows):
     """Stored rows that are an array in truth, and say where their blocks are."""
 
     names: list[str] = field(default_factory=lambda: list(NAMES))
@@ -38,14 +37,11 @@ class Parts(MemoryRows, Stored):
     def fingerprint(self) -> str:
         return f"{self.X.shape} {self.X.sum()} {self.y.tolist()} {self.weight} {self.offset}"
 
-    def each(self, block: Callable[[Block], Result]) -> Iterator[Result]:
+    def parts(self, work: Callable[[Iterator[Block]], Result]) -> Generator[Result, None, None]:
         self.walks.append(1)
         if self.stop_after is not None and len(self.walks) > self.stop_after:
             raise KeyboardInterrupt
-        return super().each(lambda part: block(part._replace(where="part 7")))
-
-    def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
-        return reduce(merge, self.each(block))
+        return super().parts(lambda blocks: work(block._replace(where="part 7") for block in blocks))
 
 
 def table(n: int = 900, n_classes: int = 2) -> tuple[Any, Any]:
@@ -227,7 +223,7 @@ def test_arrays_that_changed_are_another_fit(tmp_path: Path, change: str, monkey
         passes.append(1)
         if len(passes) > 3:
             raise KeyboardInterrupt
-        return Walked.sum(self, block, merge)
+        return Rows.sum(self, block, merge)
 
     with monkeypatch.context() as patched:
         patched.setattr(MemoryRows, "sum", stopping)

@@ -10,7 +10,7 @@ from scipy.special import logit
 
 import credibly
 from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Jeffreys, Normal, StudentT
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.errors import CollinearityError, ConvergenceWarning, InputError, NotDefinedError
 from credibly.inference.posterior import Gaussian, WeightPosterior
 from credibly.inference.row_space import RowSpacePosterior

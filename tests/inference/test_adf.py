@@ -7,7 +7,7 @@ from scipy.integrate import quad
 from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal, norm
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.adf import FullCovariance, Spherical, adf
 from credibly.inference.posterior import Gaussian

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.inference import evidence
 from credibly.inference.evidence import ScaledPriors, _EvidenceSurface, _QuadraticSurface, maximise_evidence
 from credibly.inference.laplace import Controls

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit, gammaln, log_softmax, logsumexp
 
 from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Normal, StudentT
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.inference.drawn_posterior import drawn_posterior
 from credibly.inference.importance import (
     FIRST_PAIRS,

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit, logit
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference import jeffreys as module
 from credibly.inference.jeffreys import PenalisedObjective, jeffreys

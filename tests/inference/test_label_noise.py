@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import beta
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference import label_noise
 from credibly.inference.evidence import ScaledPriors, evidence_gradient

@@ -8,7 +8,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
-from credibly.data.source import Block, MemoryRows
+from credibly.data.rows import Block, MemoryRows
 from credibly.inference.evidence import curvature_slopes
 from credibly.inference.frame import Frame
 from credibly.inference.jeffreys import _slopes as jeffreys_slopes

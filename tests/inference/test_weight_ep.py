@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal, norm
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.inference.ep import expectation_propagation
 from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal, norm
 
 from credibly import BayesianLogisticRegression, BayesianProbitRegression, Normal, Status, StudentT
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.inference.evidence import ScaledPriors, evidence_gradient
 from credibly.inference.laplace import laplace
 from credibly.inference.objective import Objective

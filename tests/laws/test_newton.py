@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit

@@ -174,7 +174,7 @@ NAMES = """
     sklearn.preprocessing:FunctionTransformer sklearn.preprocessing._data:StandardScaler sklearn.base:BaseEstimator
     scipy.stats:norm joblib:Memory credibly:load credibly.__main__:run credibly.cli.main:app credibly.report:Report
     credibly.persistence.model_file:load credibly.persistence.objects:Decoder credibly.data.parquet:ParquetRows
-    credibly.data.checkpoint:Checkpoint credibly.data.checkpoint:RecordedRows credibly.data.source:MemoryRows
+    credibly.data.checkpoint:Checkpoint credibly.data.rows:OutOfCoreRows credibly.data.rows:MemoryRows
     credibly.data.archive:Archive credibly.model.priors:np credibly.model.priors:finite credibly.model.priors:ArrayLike
     credibly.estimators.linear:Normal credibly.estimators.linear:BayesianLogisticRegression.fit
     credibly.model.likelihoods.base:Likelihood credibly.model.kernels.base:Kernel credibly.inference:posterior

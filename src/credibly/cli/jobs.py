@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from credibly import GaussianProcessClassifier, NaiveBayes
 from credibly.cli.families import column_families
 from credibly.cli.models import AUTO, MOST_ROWS_GP, Options, Size, candidates, make_model
-from credibly.cli.progress import busy
+from credibly.cli.printable import printable
 from credibly.cli.reading import ReadOptions, Table
+from credibly.data.progress import Progress
 from credibly.errors import CrediblyError, DataWarning, NotDefinedError, TableError
 from credibly.persistence import load
 from credibly.report import About, Report, Settings
@@ -76,7 +77,7 @@ def fit(task: Task, name: str) -> tuple[TableModel, TableComparison | None]:
         found = compare(task, None, by="evidence")
         return found.best, found
     estimator = _suited(make_model(name, task.options), task)
-    with busy(f"fitting {name} to {len(task.frame):,} rows"):
+    with Progress(None, printable(f"fitting {name} to {len(task.frame):,} rows")):
         return TableModel.fit(estimator, task.frame, task.named_target, task.choices), None
 
 
@@ -87,7 +88,7 @@ def trust(model: TableModel, task: Task) -> str | None:
     if not small or not hasattr(model.model, "certify"):
         return None
     try:
-        with busy("checking the approximation"):
+        with Progress(None, "checking the approximation"):
             return model.certify(task.frame, random_state=task.seed).verdict
     except NotDefinedError:  # a flat prior has no certificate
         return None

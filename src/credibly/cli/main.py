@@ -13,11 +13,12 @@ from credibly.cli import jobs
 from credibly.cli import options as o
 from credibly.cli.jobs import Page, Task
 from credibly.cli.models import Options, split_names
-from credibly.cli.progress import bar, busy
+from credibly.cli.printable import printable
 from credibly.cli.reading import MISSING, ReadOptions, Table, columns_of, read_table
 from credibly.cli.shell import Json, Outcome, add_command, open_streams, run_app
 from credibly.cli.text import comparison_text, describe_columns, fit_text, saved_text, summary_text
 from credibly.data.files import check_name
+from credibly.data.progress import Progress
 from credibly.errors import InputError
 from credibly.persistence import header, save
 from credibly.tables import Choices, TableModel
@@ -148,7 +149,7 @@ def certify(
     """How far a model's approximation can be trusted, on the table that it was fitted on."""
     fitted = jobs.load_model(model)
     table = _read(data, reading)
-    with busy("drawing from the posterior"):
+    with Progress(None, "drawing from the posterior"):
         found = fitted.certify(table.frame, draws=draws, random_state=seed)
     names = ("khat", "reliable", "verdict", "ess", "draws", "shift", "widening")
     result: dict[str, Any] = {name: getattr(found, name) for name in names}
@@ -217,8 +218,8 @@ def _read(data: str, reading: o.Reading, asked: o.Asked | None = None) -> Table:
         present = columns_of(data, options)
         check_present(present, unwanted)
         columns = [name for name in present if name not in unwanted]
-    with bar(f"reading {Path(data).name}") as told:
-        return read_table(data, columns=columns, options=options, progress=told)
+    with Progress(1, printable(f"reading {Path(data).name}"), "B", shown=True) as bar:
+        return read_table(data, columns=columns, options=options, progress=bar.reach)
 
 
 def _task(table: Table, asked: o.Asked) -> Task:

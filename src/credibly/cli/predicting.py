@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from credibly.cli.progress import bar
+from credibly.cli.printable import printable
 from credibly.cli.reading import ReadOptions, columns_of, read_batches
 from credibly.cli.shell import Outcome
 from credibly.cli.writing import table_writer
+from credibly.data.progress import Progress
 from credibly.errors import DataWarning, TableError
 from credibly.numerics.arrays import AnyArray
 from credibly.tables import ColumnsDesign, TableModel
@@ -79,11 +80,11 @@ def predict_file(model: TableModel, data: str, options: ReadOptions, output: Out
     wanted = [*model.design.sources, *output.keep, *([model.target] if model.target in present else [])]
     tally = Tally()
     with (
-        bar(f"predicting {data}") as told,
+        Progress(1, printable(f"predicting {data}"), "B", shown=True) as bar,
         table_writer(output.path, overwrite=output.overwrite) as writer,
     ):
         batches = read_batches(
-            data, columns=list(dict.fromkeys(wanted)), types=types_of(model), options=options, progress=told
+            data, columns=list(dict.fromkeys(wanted)), types=types_of(model), options=options, progress=bar.reach
         )
         for batch in batches:
             found = model.predict_table(batch, output.level)

@@ -10,8 +10,8 @@ from sklearn.utils.parallel import Parallel, delayed
 
 from credibly.comparison.candidates import LABELS, Candidate, check_choice, classes_of, read_candidates
 from credibly.comparison.measures import Measured, Request, measure
-from credibly.comparison.progress import Progress
 from credibly.comparison.result import Comparison
+from credibly.data.progress import Progress
 from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError
 
@@ -91,8 +91,11 @@ def _measured(candidates: list[Candidate], X: Any, y: Any, request: Request, n_j
         raise InputError(f"n_jobs must be None or a whole number, -1 for all processors; got {n_jobs!r}.")
     parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered")
     rows = []
-    with Progress(len(candidates), "models") as progress, warnings.catch_warnings():  # threads may leave filters behind
+    with (
+        Progress(len(candidates), "comparing", " models") as progress,
+        warnings.catch_warnings(),
+    ):  # threads may leave filters behind
         for row in parallel(delayed(measure)(candidate, X, y, request) for candidate in candidates):
             rows.append(row)
-            progress.done += 1
+            progress.update()
     return rows

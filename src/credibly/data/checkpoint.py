@@ -5,8 +5,7 @@ optimizer need not be known: a fit that starts again is handed the recorded resu
 the record ends, and computes from there on. The file is one archive of arrays, replaced as a whole after every pass.
 """
 
-from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
@@ -16,9 +15,9 @@ from scipy.sparse import csr_array
 
 from credibly.data.archive import STORABLE, read_archive, write_archive
 from credibly.data.files import check_name, write_errors, written_whole
-from credibly.data.source import Block, Change, Code, MemoryRows, Result, Rows, RowWise, Stored
+from credibly.data.rows import OutOfCoreRows, Result, Rows
 from credibly.errors import InputError
-from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.arrays import AnyArray
 
 NOT_WRITTEN = (
     " Passes that are recorded there stay so: with space, the same call of fit goes on after them. Without resume= a "
@@ -51,7 +50,7 @@ class Checkpoint:
             self._begun_here = not self.path.exists()
             if not self._begun_here:
                 self._results = self._read()
-        return RecordedRows(rows, self)
+        return rows.recorded(self.result_of)
 
     def delete(self) -> None:
         """The fit is done: the record is not needed any more."""
@@ -104,7 +103,7 @@ class Checkpoint:
 
 def fingerprint(rows: Any) -> str:
     """What must be the same for a fit to go on: files with their sizes and times, partitions, or the numbers."""
-    if isinstance(rows, Stored):
+    if isinstance(rows, OutOfCoreRows):
         return rows.fingerprint
     digest = sha256()
     for held in (rows.X, rows.y, rows.weight, rows.offset):
@@ -112,61 +111,3 @@ def fingerprint(rows: Any) -> str:
             digest.update(repr(None if part is None else (part.shape, str(part.dtype))).encode())
             digest.update(b"" if part is None else np.ascontiguousarray(part).data)
     return digest.hexdigest()
-
-
-@dataclass(frozen=True)
-class RecordedRows:
-    """Rows whose sums are looked up in a checkpoint first. Samples and maps are made anew."""
-
-    inner: Rows
-    checkpoint: Checkpoint
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return self.inner.n_rows
-
-    @property
-    def plain(self) -> bool:
-        """Whether blocks are dense and carry no offsets."""
-        return self.inner.plain
-
-    def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
-        """The sum as recorded, or over the rows."""
-        return self.checkpoint.result_of(lambda: self.inner.sum(block, merge))
-
-    def map(self, block: RowWise) -> Array:
-        """As the rows do."""
-        return self.inner.map(block)
-
-    def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
-        """As the rows do."""
-        return self.inner.each(block)
-
-    def through(self, change: Change) -> "RecordedRows":
-        """The same rows with `change` applied to the columns of every block."""
-        return replace(self, inner=self.inner.through(change))
-
-    def encoded(self, code: Code) -> "RecordedRows":
-        """The same rows with `code` applied to the labels of every block."""
-        return replace(self, inner=self.inner.encoded(code))
-
-    def in_blocks(self, block_rows: int) -> "RecordedRows":
-        """The same rows, handed out in blocks of this size."""
-        return replace(self, inner=self.inner.in_blocks(block_rows))
-
-    def on_threads(self, threads: int | None) -> "RecordedRows":
-        """The same rows, on so many threads."""
-        return replace(self, inner=self.inner.on_threads(threads))
-
-    def relabelled(self, y: AnyArray) -> "RecordedRows":
-        """The same rows with other labels."""
-        return replace(self, inner=self.inner.relabelled(y))
-
-    def sample(self, rng: np.random.Generator, size: int, n_classes: int = 0) -> MemoryRows:
-        """As the rows do: a sample is drawn again, the same one."""
-        return self.inner.sample(rng, size, n_classes)
-
-    def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
-        """As the rows do."""
-        return self.inner.batches(rng, size)

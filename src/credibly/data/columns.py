@@ -5,13 +5,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import Block, Rows
+from credibly.data.rows import Block, Rows
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.linalg import scratch
 
 
 class Columns(NamedTuple):
-    """What is known of the columns of some rows.
+    """Means, spreads and extremes of the columns of some rows.
 
     Attributes
     ----------
@@ -38,7 +37,7 @@ class Columns(NamedTuple):
 
     @property
     def constant(self) -> AnyArray:
-        """Which columns have one value only."""
+        """Flags of the columns that have one value only."""
         return np.asarray(self.low == self.high)
 
 
@@ -47,7 +46,7 @@ def describe(rows: Rows) -> Columns:
 
     Examples
     --------
-    >>> from credibly.data.source import MemoryRows
+    >>> from credibly.data.rows import MemoryRows
     >>> describe(MemoryRows(np.array([[1.0, 5.0], [3.0, 5.0]]), np.zeros(2))).scale
     array([1., 1.])
     """
@@ -57,18 +56,14 @@ def describe(rows: Rows) -> Columns:
 
 def describe_block(block: Block) -> Columns:
     """Means, spreads and extremes of the columns of one block."""
-    X, weight = block.X, block.weight
-    if weight is None:
-        weight = np.ones(X.shape[0])
-    if (weight == 0).any():
-        X, weight = X[weight > 0], weight[weight > 0]
+    block = block.counted
+    X, weight = block.X, block.weights
     total = float(weight.sum())
     if total == 0:
         return Columns(0.0, *(np.full(X.shape[1], value) for value in (0.0, 0.0, np.inf, -np.inf)))
     if isinstance(X, csr_array):
         return _describe_sparse(X, weight)
-    table = scratch(X.shape[1], X.shape[0])  # a copy with contiguous columns: four reductions run down them
-    np.copyto(table, X.T)
+    table = np.array(X.T, order="C")  # a copy with contiguous columns: four reductions run down them
     mean = table @ weight / total
     low, high = table.min(axis=1), table.max(axis=1)
     table -= mean[:, None]

@@ -6,64 +6,154 @@ computed as it is: one that was persisted is read from the workers' memory in ev
 
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, NamedTuple
+from functools import partial, reduce
+from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
+import dask
 import dask.array as dask_array
-import dask.core as dask_core
 import numpy as np
 from dask.base import is_dask_collection, tokenize
-from dask.delayed import Delayed
+from scipy.sparse import csr_array, issparse
 
-from credibly.data.lazy import column_names
-from credibly.data.partitions import (
-    Asked,
-    Output,
-    Part,
-    count_part,
-    draw_part,
-    drawn_from,
-    each_part,
-    finished,
-    map_part,
-    merge_parts,
-    one_after_other,
-    sum_part,
-    whole_part,
+from credibly.data.rows import (
+    MISREAD,
+    Block,
+    Change,
+    Code,
+    MemoryRows,
+    OutOfCoreRows,
+    Result,
+    Start,
+    check_weights,
+    rows_in_block,
 )
-from credibly.data.source import Block, Change, Code, MemoryRows, Result, RowWise, Stored, Walked, joined
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
-from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.linalg import DesignMatrix
 
 da: Any = dask_array  # Dask's functions have no types of their own
-core: Any = dask_core
-one_value: Any = Delayed
+delayed: Any = dask.delayed  # type: ignore[attr-defined]
+compute: Any = dask.compute  # type: ignore[attr-defined]
 
 MERGED_AT_ONCE = 8  # results that one task merges: the tree of a thousand partitions has four levels
 WAITING = 16  # partitions whose results are held at a time, where they are handed out one by one
-MOST_SHOWN = 5
-VECTORS = ("y", "sample_weight", "offset")
-
-Key = Any  # a string or a tuple that names a task
-Graph = dict[Any, Any]
+VECTORS = ("y", "sample_weight", "offset")  # the users' words for what belongs to the rows of a table
 
 
-class Partitions(NamedTuple):
-    """Partitions of a table and of the vectors that belong to it: for every one the keys of its parts."""
-
-    keys: tuple[tuple[Key | None, ...], ...]  # of X, y, weight, offset
-    graph: Graph
-    lengths: tuple[float, ...]  # NaN where nobody has counted
+# --- what is done to a partition, where it is ---------------------------------------------------------------------
 
 
-# --- From collections to partitions -------------------------------------------------------------------------------
+class Reading(NamedTuple):
+    """How partitions are to be read."""
+
+    codes: tuple[Code, ...]
+    block_rows: int | None
+    changes: tuple[Change, ...] | None
 
 
-def rows_of(X: Any, y: Any = None, weight: Any = None, offset: Any = None) -> "DaskRows":
-    """Rows of a Dask array or data frame.
+class Place(NamedTuple):
+    """A partition among the others."""
+
+    number: int
+    row: int  # the number of its first row
+
+    def __str__(self) -> str:
+        return f"partition {self.number}"
+
+
+def on_partition(
+    work: Callable[[Iterator[Block]], Result], reading: Reading, place: Place, X: Any, *vectors: Any
+) -> list[Result]:
+    """What is found in a partition, walked block by block on one thread; nothing where it is empty."""
+    with single_threaded_blas():
+        rows = _rows(reading, place, X, *vectors)
+        blocks = (_placed(rows.block(cut), place).changed(reading.changes) for cut in rows.cuts)
+        return [work(blocks)] if rows.n_rows else []
+
+
+def _rows(reading: Reading, place: Place, X: Any, y: Any, weight: Any, offset: Any) -> MemoryRows:
+    X = _numbers(X, f"{place}: X")
+    labels = np.zeros(X.shape[0]) if y is None else np.require(_unmasked(y), requirements="A")
+    w, o = _beside(weight, "weight", place), _beside(offset, "offset", place)
+    for name, vector in zip(VECTORS, (labels, w, o), strict=True):
+        if vector is not None and len(vector) != X.shape[0]:
+            raise InputError(f"Partition {place.number} has {X.shape[0]} rows of X and {len(vector)} of {name}.")
+    labels = reduce(lambda it, code: code(it), reading.codes, labels)
+    cut = reading.block_rows or (rows_in_block(X.shape[1]) if isinstance(X, csr_array) else None)
+    return MemoryRows(X, labels, w, o, threads=1, block_rows=cut)
+
+
+def _placed(block: Block, place: Place) -> Block:
+    start = Start(block.start.row, "partition")
+    return block._replace(where=str(place), start=start, row=place.row + start.row)
+
+
+def dense(X: DesignMatrix) -> DesignMatrix:
+    """Sparse chunks become dense block by block."""
+    return X.toarray() if isinstance(X, csr_array) else X
+
+
+def _numbers(part: Any, where: str) -> DesignMatrix:
+    """Columns of a partition as numbers; missing cells of a frame become NaN, sparse chunks become CSR.
+
+    What came over a network may begin at any byte. There NumPy takes another way than BLAS, so that a sum would depend
+    on where a partition was when it was added: the array is moved to where the processor likes it.
+    """
+    if hasattr(part, "dtypes"):
+        single = set(map(str, part.dtypes)) == {"float32"}
+        return np.asarray(part.to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan))
+    _refuse_no_numbers(part.dtype, where)  # a chunk may be of another type than Dask was told
+    if issparse(part):
+        return csr_array(part)
+    part = _unmasked(part)
+    return np.require(part, part.dtype if part.dtype == np.float32 else np.float64, "A")
+
+
+def _beside(held: Any, kind: str, place: Place) -> Array | None:
+    """Weights or offsets as numbers, checked."""
+    if held is None:
+        return None
+    name = "sample_weight" if kind == "weight" else kind
+    try:
+        plain = held.to_numpy(na_value=np.nan) if hasattr(held, "to_numpy") else _unmasked(held)
+        if np.asarray(plain).dtype.kind in MISREAD:
+            raise TypeError(f"they are {np.asarray(plain).dtype}")
+        values: Array = np.require(plain, np.float64, "A")
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{place}: {name} must hold numbers, one for each row; {error}.") from error
+    return check_weights(values, kind, name, str(place), Start(of="partition"))
+
+
+def _unmasked(held: Any) -> Any:
+    """What a mask hides is missing: NaN among numbers, None among others."""
+    if not np.ma.is_masked(held):
+        return np.asarray(held)
+    return held.astype(float).filled(np.nan) if held.dtype.kind in "biuf" else held.astype(object).filled(None)
+
+
+def merge_parts(results: Sequence[list[Result]], merge: Callable[[Result, Result], Result]) -> list[Result]:
+    """Sums of several partitions merged in order; nothing where all of them are empty."""
+    found = [result for part in results for result in part]
+    return [reduce(merge, found)] if found else []
+
+
+# --- the rows -----------------------------------------------------------------------------------------------------
+
+
+class Partition(NamedTuple):
+    """One partition: its place, and what is to be computed for X, y, weight and offset."""
+
+    place: Place
+    held: tuple[Any, ...]  # delayed; None for what there is not
+
+
+class DaskRows(OutOfCoreRows):
+    """Rows in the partitions of a Dask array or data frame.
+
+    Every partition is walked on its worker, by one thread, in blocks that fit the cache. Results are merged in the
+    order of the partitions, eight at a time, so that they do not depend on which worker was first.
 
     Parameters
     ----------
@@ -71,29 +161,126 @@ def rows_of(X: Any, y: Any = None, weight: Any = None, offset: Any = None) -> "D
         In chunks of any lengths (counted in one pass where not known); column chunks are brought together.
     y, weight, offset : (n,) Dask arrays or series, or arrays in memory, optional
 
-    Returns
-    -------
-    DaskRows
-
     Examples
     --------
     >>> import dask.array as da
-    >>> rows = rows_of(da.ones((5, 2), chunks=(2, 1)), np.arange(5))
+    >>> rows = DaskRows(da.arange(6, chunks=6).reshape(3, 2), np.array([0, 1, 1]))
     >>> rows.n_rows, rows.names
-    (5, ['x0', 'x1'])
+    (3, ['x0', 'x1'])
+    >>> rows.sum(lambda block: (block.X.sum(axis=0), len(block.y)))
+    (array([6., 9.]), 3)
     """
-    names = column_names(X)
-    for what, it in zip(VECTORS, (y, weight, offset), strict=True):
-        if it is not None and np.ndim(it) != 1:
-            raise InputError(f"{what} must have one dimension: a number, or a label, for each row.")
-    parts = partitions(X, (y, weight, offset), VECTORS, count=True)
-    if not sum(parts.lengths):
-        raise InputError("X has no rows: all its partitions are empty.")
-    return DaskRows(parts, names, tokenize(X, y, weight, offset), named=hasattr(X, "columns"))
+
+    changes = (dense,)
+
+    def __init__(self, X: Any, y: Any = None, weight: Any = None, offset: Any = None) -> None:
+        self.names, self.named = column_names(X), hasattr(X, "columns")
+        for what, it in zip(VECTORS, (y, weight, offset), strict=True):
+            if it is not None and np.ndim(it) != 1:
+                raise InputError(f"{what} must have one dimension: a number, or a label, for each row.")
+        held, self.lengths = partitions(X, (y, weight, offset), VECTORS, count=True)
+        if not self.n_rows:
+            raise InputError("X has no rows: all its partitions are empty.")
+        starts = np.cumsum([0, *self.lengths]).tolist()
+        self.partitions = [Partition(Place(i, int(starts[i])), one) for i, one in enumerate(held)]
+        self.codes: tuple[Code, ...] = ()
+        self._fingerprint = str(tokenize(X, y, weight, offset))
+
+    @property
+    def n_rows(self) -> int:
+        return int(sum(self.lengths))
+
+    @property
+    def fingerprint(self) -> str:
+        """Dask's name for these very collections."""
+        return self._fingerprint
+
+    def encoded(self, code: Code) -> Self:
+        return self._with(codes=(*self.codes, code))
+
+    def relabelled(self, y: AnyArray) -> Self:
+        """The same rows with other labels, or anything else that belongs to each of them; n of these travel."""
+        labels = _delayed(_distributed(np.asarray(y), self.lengths, "y"))
+        pairs = zip(self.partitions, labels, strict=True)
+        return self._with(partitions=[Partition(it.place, (it.held[0], y, *it.held[2:])) for it, y in pairs], codes=())
+
+    def _shuffled(self, rng: np.random.Generator) -> Self:
+        return self._with(partitions=[self.partitions[at] for at in rng.permutation(len(self.partitions))])
+
+    def _sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
+        level = self._tasks(partial(_sum_blocks, block=block, merge=merge))
+        while len(level) > 1:
+            merged = task(merge_parts, "merge")
+            level = [merged(level[at : at + MERGED_AT_ONCE], merge) for at in range(0, len(level), MERGED_AT_ONCE)]
+        ((found,),) = computed(level)
+        return found  # type: ignore[no-any-return]
+
+    def parts(self, work: Callable[[Iterator[Block]], Result]) -> Generator[Result, None, None]:
+        """Apply `work` to the blocks of every partition, on its worker; results of a few partitions at a time."""
+        tasks = self._tasks(work)
+        for start in range(0, len(tasks), WAITING):
+            for results in computed(tasks[start : start + WAITING]):
+                yield from results
+
+    def _tasks(self, work: Callable[[Iterator[Block]], Any]) -> list[Any]:
+        run, reading = task(on_partition, "part"), Reading(self.codes, self.block_rows, self.changes)
+        return [run(work, reading, partition.place, *partition.held) for partition in self.partitions]
 
 
-def partitions(X: Any, vectors: Sequence[Any], names: Sequence[str], *, count: bool) -> Partitions:
-    """Partitions of a table with those of its vectors, which are cut as the table is.
+def _sum_blocks(
+    blocks: Iterator[Block], block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]
+) -> Result:
+    return reduce(merge, map(block, blocks))
+
+
+def task(function: Callable[..., Any], what: str) -> Callable[..., Any]:
+    """A function that makes tasks under names of their own: nobody is to answer with what an earlier pass found."""
+    make = delayed(function, pure=False, traverse=True)
+    return lambda *inputs: make(*inputs, dask_key_name=f"credibly-{what}-{uuid4().hex}")
+
+
+def computed(tasks: Sequence[Any]) -> Any:
+    """Values of tasks, by whatever scheduler is in force; BLAS has one thread where that is this process."""
+    with single_threaded_blas():
+        return compute(*tasks)
+
+
+# --- from collections to partitions -------------------------------------------------------------------------------
+
+
+def column_names(X: Any) -> list[str]:
+    """Names of the columns, x0 … for an array; columns that are not numbers are refused by name."""
+    if X.ndim != 2:
+        raise InputError(f"X must be a table of rows and columns; got a Dask collection of {X.ndim} dimension(s).")
+    if not hasattr(X, "columns"):
+        _refuse_no_numbers(X.dtype, "X")
+        return [f"x{j}" for j in range(X.shape[1])]
+    text = [str(name) for name, dtype in zip(X.columns, X.dtypes, strict=True) if dtype.kind not in "biuf"]
+    if text:
+        raise InputError(
+            f"X has columns that are not numbers: {', '.join(map(repr, text))}. Encode text and categories first, e.g. "
+            "with categorize() and dask.dataframe.get_dummies."
+        )
+    names = [str(name) for name in X.columns]
+    twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
+    if twice is not None:
+        raise InputError(f"X has the column {twice!r} more than once; give every column a name of its own.")
+    return names
+
+
+def _refuse_no_numbers(dtype: Any, where: str) -> None:
+    """Dates, text, objects and complex numbers are not read as numbers in secret."""
+    if dtype.kind not in "biuf":
+        raise InputError(
+            f"{where} holds {dtype}; expected numbers. Dates are numbers once they are counted, in days since a start; "
+            "objects that are numbers become such by X.astype(float)."
+        )
+
+
+def partitions(
+    X: Any, vectors: Sequence[Any], names: Sequence[str], *, count: bool
+) -> tuple[list[tuple[Any, ...]], list[float]]:
+    """Delayed partitions of a table with those of its vectors, which are cut as the table is, and their lengths.
 
     Where lengths are not counted, partitions of unknown lengths are taken to match one by one.
     """
@@ -104,14 +291,19 @@ def partitions(X: Any, vectors: Sequence[Any], names: Sequence[str], *, count: b
         lengths = _counted(held, lengths)
     for j, name in enumerate(names, start=1):
         held[j] = None if held[j] is None else _aligned(held[j], lengths[j], lengths[0], name)
-    read = [None if it is None else _keys_and_graph(it) for it in held]
-    graph = {key: task for one in read if one is not None for key, task in one[1].items()}
-    keys = zip(*([None] * len(lengths[0]) if one is None else one[0] for one in read), strict=True)
-    return Partitions(tuple(keys), graph, tuple(lengths[0]))
+    columns = [[None] * len(lengths[0]) if it is None else _delayed(it) for it in held]
+    return list(zip(*columns, strict=True)), lengths[0]
 
 
 def _is_array(collection: Any) -> bool:
     return isinstance(collection, da.Array)
+
+
+def _delayed(collection: Any) -> list[Any]:
+    """The partitions; a plan for those that were persisted would not hold on to them."""
+    n_blocks = collection.npartitions
+    found = collection.to_delayed(optimize_graph=len(collection.__dask_graph__()) > n_blocks)
+    return list(np.ravel(found))
 
 
 def _lengths(held: Any) -> list[float]:
@@ -121,26 +313,12 @@ def _lengths(held: Any) -> list[float]:
     return [float(n) for n in held.chunks[0]] if _is_array(held) else [np.nan] * held.npartitions
 
 
-def _keys_and_graph(collection: Any) -> tuple[list[Key], Graph]:
-    """Keys of the partitions, and the best plan for them; with what is persisted, which plans for arrays leave out."""
-    held = collection if _is_array(collection) else collection.optimize()
-    keys, graph = held.__dask_keys__(), dict(held.__dask_graph__())
-    if _is_array(held):
-        graph |= da.optimization.optimize(held.__dask_graph__(), keys)
-    return list(core.flatten(keys)), graph
-
-
 def _counted(held: list[Any], lengths: list[list[float]]) -> list[list[float]]:
     """Lengths with those that were not known, found in one pass."""
-    name = _name("count")
-    layer, graph = Graph(), Graph()
-    for j, own in enumerate(lengths):
-        if np.isnan(own).any():
-            keys, tasks = _keys_and_graph(held[j])
-            graph |= tasks
-            layer |= {(name, j, i): (_length, key) for i, key in enumerate(keys)}
-    found = dict(zip(layer, computed(graph | layer, list(layer)), strict=True))
-    return [[float(found.get((name, j, i), n)) for i, n in enumerate(own)] for j, own in enumerate(lengths)]
+    unknown = [j for j, own in enumerate(lengths) if np.isnan(own).any()]
+    length = task(_length, "count")
+    found = computed([[length(part) for part in _delayed(held[j])] for j in unknown])
+    return [[float(n) for n in found[unknown.index(j)]] if j in unknown else own for j, own in enumerate(lengths)]
 
 
 def _length(part: Any) -> int:
@@ -150,12 +328,13 @@ def _length(part: Any) -> int:
 def _aligned(vector: Any, own: list[float], lengths: list[float], name: str) -> Any:
     """A vector in the partitions of the table, or an error that says why it cannot be."""
     if not is_dask_collection(vector):
-        return _spread(np.asarray(vector), lengths, name)
+        return _distributed(np.asarray(vector), lengths, name)
+    advice = "Take both from one data frame, or call compute_chunk_sizes() on arrays."
     if np.isnan([*own, *lengths]).any():
         if len(own) != len(lengths):
             raise InputError(
                 f"{name} has {len(own)} partitions, X has {len(lengths)}, and not all their lengths are known, so that "
-                "rows cannot be matched. Take both from one data frame, or call compute_chunk_sizes() on arrays."
+                f"rows cannot be matched. {advice}"
             )
         return vector
     _same_length(name, sum(own), sum(lengths))
@@ -164,14 +343,14 @@ def _aligned(vector: Any, own: list[float], lengths: list[float], name: str) -> 
     if np.isnan(_lengths(vector)).any():
         raise InputError(
             f"Partitions of {name} have {_listed(own)} rows, those of X {_listed(lengths)}, so that rows cannot be "
-            "matched. Take both from one data frame, or call compute_chunk_sizes() on arrays."
+            f"matched. {advice}"
         )
     return vector.rechunk({0: tuple(int(n) for n in lengths)})
 
 
 def _listed(lengths: list[float]) -> str:
-    shown = ", ".join(str(int(n)) for n in lengths[:MOST_SHOWN])
-    return f"{shown}, …" if len(lengths) > MOST_SHOWN else shown
+    shown = ", ".join(str(int(n)) for n in lengths[:5])
+    return f"{shown}, …" if len(lengths) > 5 else shown
 
 
 def _same_length(name: str, own: float, n_rows: float) -> None:
@@ -179,7 +358,7 @@ def _same_length(name: str, own: float, n_rows: float) -> None:
         raise InputError(f"{name} has {int(own)} rows, X has {int(n_rows)}; they must be of one length.")
 
 
-def _spread(vector: AnyArray, lengths: list[float], name: str) -> Any:
+def _distributed(vector: AnyArray, lengths: list[float], name: str) -> Any:
     """A vector in memory, handed to the workers once and not in every pass."""
     _same_length(name, len(vector), sum(lengths))
     chunks = (tuple(int(n) for n in lengths), *vector.shape[1:])
@@ -188,200 +367,64 @@ def _spread(vector: AnyArray, lengths: list[float], name: str) -> Any:
         return da.from_array(vector, chunks=chunks, name=f"vector-{uuid4().hex}").persist()
 
 
-def computed(graph: Graph, keys: Any) -> Any:
-    """Values of keys of a graph, by whatever scheduler is in force; BLAS has one thread where that is this process."""
-    if not keys:
-        return keys
-    name = f"found-{uuid4().hex}"
-    return value_of({**graph, name: (_itself, keys)}, name)
+# --- lazy predictions ---------------------------------------------------------------------------------------------
 
 
-def value_of(graph: Graph, key: Key) -> Any:
-    """The value of one key."""
-    with single_threaded_blas():
-        return one_value(key, graph).compute()
-
-
-def _itself(value: Any) -> Any:
-    return value
-
-
-# --- The rows -----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class DaskRows(Walked, Stored):
-    """Rows in the partitions of a Dask collection; made by `rows_of`.
-
-    Every partition is walked on its worker, by one thread, in blocks that fit the cache. Results are merged in the
-    order of the partitions, eight at a time, so that they do not depend on which worker was first.
-
-    Examples
-    --------
-    >>> import dask.array as da
-    >>> from credibly.data.source import add
-    >>> rows = rows_of(da.arange(6, chunks=6).reshape(3, 2), np.array([0, 1, 1]))
-    >>> rows.sum(lambda block: (block.X.sum(axis=0), len(block.y)), add)
-    (array([6., 9.]), 3)
-    """
-
-    parts: Partitions
-    names: list[str]
-    fingerprint: str = ""  # Dask's name for these very collections
-    named: bool = True  # False for arrays, whose columns are only numbered
-    code: Code | None = None
-    block_rows: int | None = None
-    changes: tuple[Change, ...] = field(default=())
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows."""
-        return int(sum(self.parts.lengths))
-
-    @property
-    def plain(self) -> bool:
-        """Whether blocks carry no offsets; they are dense, those of sparse chunks too."""
-        return self.parts.keys[0][-1] is None
-
-    def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
-        """Apply `block` to every block of rows and merge the results in order, as a tree."""
-        layer = _tasks(self, partial(sum_part, changes=self.changes, block=block, merge=merge))
-        level = list(layer)
-        while len(level) > 1:
-            name, work = _name("merge"), partial(merge_parts, merge=merge)
-            merged = {(name, k): (work, level[k : k + MERGED_AT_ONCE]) for k in range(0, len(level), MERGED_AT_ONCE)}
-            layer, level = layer | merged, list(merged)
-        found: Result = value_of(self.parts.graph | layer, level[0])
-        return found
-
-    def map(self, block: RowWise) -> Array:
-        """Apply `block` to every block of rows and stack what it returns: n rows of it come back."""
-        return np.concatenate(_at_once(self, partial(map_part, changes=self.changes, block=block)))
-
-    def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
-        """Apply `block` to every block of rows; results in the order of the rows, of a few partitions at a time."""
-        tasks = _tasks(self, partial(each_part, changes=self.changes, block=block))
-        keys = list(tasks)
-        for start in range(0, len(keys), WAITING):
-            for results in computed(self.parts.graph | tasks, keys[start : start + WAITING]):
-                yield from results or ()
-
-    def through(self, change: Change) -> "DaskRows":
-        """The same rows with `change` applied to the columns of every block."""
-        return replace(self, changes=(*self.changes, change))
-
-    def encoded(self, code: Code) -> "DaskRows":
-        """The same rows with `code` applied to the labels of every block."""
-        return replace(self, code=code if self.code is None else partial(one_after_other, self.code, code))
-
-    def in_blocks(self, block_rows: int) -> "DaskRows":
-        """The same rows, handed out in blocks of this size."""
-        return replace(self, block_rows=block_rows)
-
-    def on_threads(self, threads: int | None) -> "DaskRows":
-        """The same rows: how many partitions are walked at a time is the scheduler's affair."""
-        return self
-
-    def relabelled(self, y: AnyArray) -> "DaskRows":
-        """The same rows with other labels, or anything else that belongs to each of them; n of these travel."""
-        keys, graph = _keys_and_graph(_spread(np.asarray(y), list(self.parts.lengths), "y"))
-        labelled = tuple((old[0], new, *old[2:]) for old, new in zip(self.parts.keys, keys, strict=True))
-        return replace(self, parts=self.parts._replace(keys=labelled, graph=self.parts.graph | graph), code=None)
-
-    def sample(self, rng: np.random.Generator, size: int, n_classes: int = 0) -> MemoryRows:
-        """Rows drawn without replacement, every partition (and class) in proportion; they come into memory."""
-        chosen = drawn_from(rng, _counts(self, n_classes), size)
-        drawn = _at_once(self, *(partial(draw_part, changes=(), drawn=here) for here in chosen))
-        X, y, weight, offset, *_ = joined(drawn)
-        return MemoryRows(X, y, weight, None, self.block_rows, offset, self.changes)
-
-    def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
-        """All rows once, `size` at a time: partitions in random order, each brought into memory and shuffled there."""
-        tasks = _tasks(self, whole_part)
-        keys = list(tasks)
-        for number in rng.permutation(len(keys)):
-            (part,) = computed(self.parts.graph | tasks, [keys[number]])
-            order = rng.permutation(0 if part is None else len(part.y))
-            finish = finished(_itself, number, self.changes)
-            yield from (finish(part.taken(order[start : start + size])) for start in range(0, len(order), size))
-
-
-def _name(what: str) -> str:
-    """A name that no other tasks have: nobody is to answer with what an earlier pass has found."""
-    return f"credibly-{what}-{uuid4().hex}"
-
-
-def _tasks(rows: DaskRows, *works: Callable[..., Any]) -> Graph:
-    """One task for every partition: the same function for all, or one for each."""
-    every = works if len(works) > 1 else works * len(rows.parts.keys)
-    read, name = partial(_on_part, code=rows.code, block_rows=rows.block_rows), _name("part")
-    return {
-        (name, number): (partial(read, number, work), *keys)
-        for number, (work, keys) in enumerate(zip(every, rows.parts.keys, strict=True))
-    }
-
-
-def _on_part(number: int, work: Callable[..., Any], *held: Any, code: Code | None, block_rows: int | None) -> Any:
-    return work(Part(number, tuple(held), code, block_rows))
-
-
-def _at_once(rows: DaskRows, *works: Callable[..., Any]) -> list[Any]:
-    """What tasks find, in the order of the partitions; nothing for empty ones."""
-    tasks = _tasks(rows, *works)
-    return [result for result in computed(rows.parts.graph | tasks, list(tasks)) if result is not None]
-
-
-def _counts(rows: DaskRows, n_classes: int) -> Codes:
-    """Rows of every class (of all rows where there are none) in every partition, (partitions, K)."""
-    if not n_classes:
-        return np.array(rows.parts.lengths, dtype=np.intp)[:, None]
-    return np.stack(_at_once(rows, partial(count_part, changes=(), n_classes=n_classes)))
-
-
-# --- Lazy predictions ---------------------------------------------------------------------------------------------
-
-
-def lazy_array(function: Callable[..., Any], output: Output, X: Any, **vectors: Any) -> Any:
-    """A Dask array of what a function of a table returns, one partition at a time, when it is asked for.
+def lazy_arrays(function: Callable[..., Any], X: Any, **vectors: Any) -> Any:
+    """Dask arrays of what a function of a table returns, one partition at a time, when they are asked for.
 
     Parameters
     ----------
     function : callable
-        Takes a partition as a NumPy array or a pandas frame, and vectors by their names.
-    output : Output
-        Shape and type of what it returns for each row.
+        Takes a partition as a NumPy array or a pandas frame, and vectors by their names. Returns an array with a row
+        for each row, or a NamedTuple of such. Shapes and types are learnt from one row of zeros (frames: of
+        what Dask has for an example; vectors: of ones).
     X : (n, d) Dask array or data frame
-    **vectors : (n,) arrays or None
+    **vectors : (n,) arrays
         Dask arrays, series, or arrays in memory; cut as X is.
 
     Examples
     --------
     >>> import dask.array as da
-    >>> from credibly.data.partitions import Output
-    >>> lazy_array(lambda X: X.sum(axis=1), Output(()), da.ones((5, 2), chunks=(3, 1))).compute()
+    >>> lazy_arrays(lambda X: X.sum(axis=1), da.ones((5, 2), chunks=(3, 1))).compute()
     array([2., 2., 2., 2., 2.])
     """
-    parts = partitions(X, list(vectors.values()), list(vectors), count=False)
-    name, tail = _name("predict"), (0,) * len(output.shape)
-    shared = f"{name}-function"  # a model may be large: it is sent once, not with every partition
-    layer: Graph = {
-        (name, i, *tail): (Asked(i, tuple(vectors), output), shared, *keys) for i, keys in enumerate(parts.keys)
-    } | {shared: function}
-    chunks = (tuple(n if np.isnan(n) else int(n) for n in parts.lengths), *((width,) for width in output.shape))
-    return da.Array(parts.graph | layer, name, chunks=chunks, meta=np.empty((0,) * len(chunks), dtype=output.dtype))
+    held, lengths = partitions(X, list(vectors.values()), list(vectors), count=False)
+    with warnings.catch_warnings():  # a level that Dask made up is none that anybody should hear of
+        warnings.simplefilter("ignore")
+        example = function(_one_row(X), **{name: np.ones(1) for name in vectors})
+    several = isinstance(example, tuple)
+    examples = [np.asarray(it) for it in (example if several else (example,))]
+    shared = delayed(function, pure=False)  # a model may be large: it is sent once, not with every partition
+    found = [
+        task(_predicted, "predict")(shared, i, [it[:0] for it in examples], list(vectors), *parts)
+        for i, parts in enumerate(held)
+    ]
+    arrays = [
+        da.concatenate([_array(one[k], n, it) for one, n in zip(found, lengths, strict=True)])
+        for k, it in enumerate(examples)
+    ]
+    return type(example)(*arrays) if several else arrays[0]
 
 
-def columns_of(packed: Any, start: int, output: Output) -> Any:
-    """Some columns of a lazy (n, width) array as what they were before they were laid side by side."""
-    width = int(np.prod(output.shape))
-    part = packed[:, start : start + width]
-    chunks = (part.chunks[0], *((w,) for w in output.shape))
-    shaped = partial(_shaped, shape=output.shape)
-    if not output.shape:
-        return part.map_blocks(shaped, dtype=output.dtype, chunks=chunks, drop_axis=1)
-    new = list(range(2, 1 + len(output.shape)))
-    return part.map_blocks(shaped, dtype=output.dtype, chunks=chunks, new_axis=new or None)
+def _one_row(X: Any) -> Any:
+    return np.zeros((1, X.shape[1])) if _is_array(X) else X._meta_nonempty.iloc[:1]  # one cell of each column's type
 
 
-def _shaped(part: AnyArray, shape: tuple[int, ...]) -> AnyArray:
-    return part.reshape(len(part), *shape)
+def _array(part: Any, length: float, example: AnyArray) -> Any:
+    shape = (length if np.isnan(length) else int(length), *example.shape[1:])
+    return da.from_delayed(part, shape, dtype=example.dtype, meta=np.empty((0,) * len(shape), example.dtype))
+
+
+def _predicted(
+    function: Callable[..., Any], number: int, empty: list[AnyArray], names: Sequence[str], X: Any, *vectors: Any
+) -> list[Any]:
+    """What the function finds in a partition; its errors say in which. Models refuse tables without rows."""
+    if not X.shape[0]:
+        return empty
+    try:
+        with single_threaded_blas():
+            found = function(X, **dict(zip(names, vectors, strict=True)))
+    except InputError as error:
+        raise InputError(f"Partition {number}: {error}") from error
+    return list(found) if isinstance(found, tuple) else [found]

@@ -6,13 +6,15 @@ matrices are known beforehand asks here first.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from credibly.errors import InputError
 
 NEVER_REFUSED = 1 << 26  # bytes: what takes less is not worth a look
 UNLIMITED = 1 << 60  # control groups of the first version say "no limit" by a number beyond this one
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
+# Files of a control group, by version: its limit, what it uses, and of that what the system gives back when needed.
+SECOND = ("memory.max", "memory.current", ("inactive_file", "active_file"))
+FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
 
 
 def refuse_beyond_memory(numbers: float, what: str, advice: str) -> None:
@@ -54,64 +56,40 @@ def available_bytes() -> int | None:
     >>> found is None or found > 0
     True
     """
-    found = [_machine(), *(limit.left for limit in _groups())]
-    return min((max(one, 0) for one in found if one is not None), default=None)
+    kilobytes = _counts(PROC / "meminfo")
+    machine = [1024 * (kilobytes["MemAvailable"] + kilobytes.get("SwapFree", 0))] if "MemAvailable" in kilobytes else []
+    return min((max(0, left) for left in (*machine, *_left_by_groups())), default=None)
 
 
-class _Group(NamedTuple):
-    """The files of a control group that say what its processes may take."""
-
-    folder: Path
-    most: str
-    used: str
-    cached: tuple[str, ...]  # in memory.stat: what the system gives back when it is needed
-
-    @property
-    def left(self) -> int | None:
-        """None without a limit, or where it cannot be read."""
-        try:
-            most, used = ((self.folder / name).read_text() for name in (self.most, self.used))
-            if not most.strip().isdigit() or int(most) >= UNLIMITED:  # the second version says "max"
-                return None
-            counts = _counts((self.folder / "memory.stat").read_text())
-            return int(most) - int(used) + sum(counts.get(name, 0) for name in self.cached)
-        except (OSError, ValueError):
-            return None
+def _left_by_groups() -> Iterator[int]:
+    """What the control groups of this process, and those around them, leave; any of them may have a limit."""
+    for line in _text(PROC / "self" / "cgroup").splitlines():
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        root, names = (GROUPS / "memory", FIRST) if controllers else (GROUPS, SECOND)
+        folders = [part for part in path.split("/") if part not in {"", ".."}]
+        for depth in range(len(folders) + 1):  # inside a container only the outermost may be there
+            yield from _left_by(root.joinpath(*folders[:depth]), *names)
 
 
-def _machine() -> int | None:
-    try:
-        kilobytes = _counts((PROC / "meminfo").read_text().replace(":", ""))
-    except (OSError, ValueError):
-        return None
-    if "MemAvailable" not in kilobytes:
-        return None
-    return 1024 * (kilobytes["MemAvailable"] + kilobytes.get("SwapFree", 0))
+def _left_by(folder: Path, limit: str, used: str, given_back: tuple[str, ...]) -> Iterator[int]:
+    most, now = _text(folder / limit).strip(), _text(folder / used).strip()
+    if most.isdigit() and now.isdigit() and int(most) < UNLIMITED:  # the second version says "max"
+        counts = _counts(folder / "memory.stat")
+        yield int(most) - int(now) + sum(counts.get(name, 0) for name in given_back)
 
 
-def _counts(text: str) -> dict[str, int]:
+def _counts(path: Path) -> dict[str, int]:
     """Lines that begin with a name and a number."""
-    words = (line.split() for line in text.splitlines())
+    words = (line.replace(":", " ").split() for line in _text(path).splitlines())
     return {line[0]: int(line[1]) for line in words if len(line) > 1 and line[1].isdigit()}
 
 
-def _groups() -> Iterator[_Group]:
-    """The control groups of this process and those around them; any of them may have a limit."""
+def _text(path: Path) -> str:
+    """The text of a file, none where it cannot be read."""
     try:
-        lines = [line.split(":", 2) for line in (PROC / "self" / "cgroup").read_text().splitlines()]
+        return path.read_text()
     except (OSError, ValueError):
-        return
-    for _, controllers, path in (line for line in lines if len(line) == 3):
-        if not controllers:
-            for folder in _around(GROUPS, path):
-                yield _Group(folder, "memory.max", "memory.current", ("inactive_file", "active_file"))
-        elif "memory" in controllers.split(","):
-            for folder in _around(GROUPS / "memory", path):
-                cached = ("total_inactive_file", "total_active_file")
-                yield _Group(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", cached)
-
-
-def _around(root: Path, path: str) -> Iterator[Path]:
-    """A group and the groups around it; inside a container only the outermost may be there."""
-    parts = [part for part in path.split("/") if part not in {"", ".."}]
-    return (root.joinpath(*parts[:depth]) for depth in range(len(parts), -1, -1))
+        return ""

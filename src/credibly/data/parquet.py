@@ -1,110 +1,376 @@
-"""Rows of Parquet files, streamed: a pass decodes some rows at a time, on threads, and forgets them."""
+"""Parquet files as rows: decoded by pyarrow's scanner in every pass, some rows at a time, and forgotten.
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
-from copy import copy
-from dataclasses import replace
+`File` is the one reader of Parquet files, for models and for the command; `ParquetRows` makes rows of columns;
+`write_table` writes files.
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import reduce
+from glob import glob, has_magic
+from hashlib import sha256
+from itertools import count
+from pathlib import Path
 from types import MappingProxyType
-from typing import Self, TypeVar
+from typing import IO, Any, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyarrow import csv, fs, types
 
-from credibly.data.ahead import Crew, one_ahead
-from credibly.data.parquet_files import AnyPaths, Piece
-from credibly.data.parquet_table import Categories, ParquetTable, Reading, Roles, opened
-from credibly.data.parquet_writing import write_table
-from credibly.data.progress import RowProgress
-from credibly.data.source import Block, Change, Code, MemoryRows, Result, Stored, Walked, joined, shares, strewn
-from credibly.errors import InputError
-from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.data import categories as cats
+from credibly.data.categories import Feature, Found, shortened
+from credibly.data.files import write_errors, written_whole
+from credibly.data.memory import refuse_beyond_memory
+from credibly.data.progress import Progress
+from credibly.data.rows import Block, Code, OutOfCoreRows, Result, Start, block_cuts, check_weights
+from credibly.data.threads import default_threads, in_order, single_threaded_blas
+from credibly.errors import DataWarning, InputError, TableError
+from credibly.numerics.arrays import AnyArray, Array
 
-__all__ = ["ParquetRows", "write_table"]
+BATCH_ROWS, BATCH_NUMBERS = 65_536, 4_000_000  # in a batch: what is handed to a thread at a time, 32 MB at most
+READ_AHEAD = 4  # batches that pyarrow decodes ahead: beyond the row group in use, one more
+GROUPS_HELD = 2  # row groups that are in memory at the same time, at the least
+THRIFT_LIMIT = 1 << 28  # bytes and items of metadata, so that a damaged file cannot ask for all memory
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # with two letters at least: one is a drive
+HIVE = re.compile(r"[^=]+=.*")  # a folder that stands for the value of a column
+ROW_NAMES = re.compile(r"__index_level_\d+__")  # what pandas makes of an index without a name
+DAMAGED = (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, MemoryError)  # what pyarrow raises then
 
-Gathered = TypeVar("Gathered")
-MIXED_BATCHES = 4  # batches of stochastic gradient steps whose rows are shuffled together, at least
+AnyPath = str | os.PathLike[str]
+AnyPaths = AnyPath | Sequence[AnyPath]
+Categories = str | Sequence[str] | None
 
 
-class _Source(Stored):
-    """What is known of rows of files before they are read."""
+# --- one file -----------------------------------------------------------------------------------------------------
 
-    def __init__(  # noqa: PLR0913 - a constructor lists the user's choices
-        self,
-        path: AnyPaths,
-        target: str | None = None,
-        features: Sequence[str] | None = None,
-        categories: Categories = "auto",
-        weight: str | None = None,
-        *,
-        offset: str | None = None,
-        progress: bool | None = None,
-        batch_rows: int | None = None,
-    ) -> None:
-        table = opened(path, Roles(target, weight, offset), features, categories, batch_rows)
-        self.table: ParquetTable = replace(table, progress=RowProgress(progress))
-        self.reading = Reading()
-        self.threads: int | None = None
 
-    def __repr__(self) -> str:
-        files = len(self.table.files.paths)
-        return f"ParquetRows({self.n_rows:,} rows in {files:,} {'file' if files == 1 else 'files'})"
+class State(NamedTuple):
+    """By what a file that was written anew is recognised."""
+
+    size: int
+    modified: int  # nanoseconds
+
+
+@dataclass(frozen=True)
+class File:
+    """A Parquet file whose footer has been read.
+
+    Parameters
+    ----------
+    path : Path
+    name : str
+        For messages.
+    state : State
+    footer : pyarrow.parquet.FileMetaData
+    schema : pyarrow.Schema
+    """
+
+    path: Path
+    name: str
+    state: State
+    footer: Any
+    schema: Any
+
+    @classmethod
+    def of(cls, path: Path, name: str | None = None) -> "File":
+        """Read the footer."""
+        name = str(path) if name is None else name
+        try:
+            state = _state(path)
+            limits = {"thrift_string_size_limit": THRIFT_LIMIT, "thrift_container_size_limit": THRIFT_LIMIT}
+            with pq.ParquetFile(path, **limits) as file:
+                return cls(path, name, state, file.metadata, file.schema_arrow)
+        except DAMAGED as error:
+            raise TableError(
+                f"{name} is no Parquet file, or it is cut off or damaged: its footer, which lists the columns, cannot "
+                f"be read ({_short(error)}). Fetch or write the file again."
+            ) from error
 
     @property
     def n_rows(self) -> int:
-        """Number of rows."""
-        return self.table.files.n_rows
+        """Number of rows, as the footer tells."""
+        return int(self.footer.num_rows)
 
     @property
-    def names(self) -> list[str]:  # type: ignore[override]
-        """Columns of the design: those of numbers, and ``column=level`` for each level of a category."""
-        return self.table.names
+    def group_rows(self) -> list[int]:
+        """Rows of each row group."""
+        return [self.footer.row_group(k).num_rows for k in range(self.footer.num_row_groups)]
 
-    @property
-    def plain(self) -> bool:
-        """Whether blocks carry no offsets."""
-        return self.table.roles.offset is None
-
-    @property
-    def labelled(self) -> bool:  # type: ignore[override]
-        """Whether a target was named."""
-        return self.table.roles.target is not None
-
-    @property
-    def with_offsets(self) -> bool:  # type: ignore[override]
-        """Whether a column of offsets was named."""
-        return self.table.roles.offset is not None
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells these rows from others: files with their sizes and times, and what their columns are for."""
-        return self.table.fingerprint
-
-    def aligned(self, names: Sequence[str], references: Mapping[str, str] = MappingProxyType({})) -> Self:
-        """The same rows with the columns of a model that was fitted before, in its order.
-
-        Levels are the model's: a level that it does not know is zero in all indicators of its column, and told once.
+    def batches(
+        self, columns: Sequence[str], most_rows: int, group: int | None = None, *, threads: bool = True
+    ) -> Iterator[Any]:
+        """Decode columns, at most so many rows at a time, in order; a batch never spans two row groups.
 
         Parameters
         ----------
-        names : sequence of str
-            What `names` was for the rows of the fit.
-        references : mapping
-            Levels that had no column there.
+        columns : sequence of str
+            Text comes with a dictionary, which is how files hold text that repeats.
+        most_rows : int
+        group : int or None
+            One row group only.
+        threads : bool
+            Whether pyarrow's threads decode ahead.
         """
-        return self._with(table=self.table.aligned(list(names), references))
+        self.check_unchanged()
+        done, expected = 0, self.n_rows if group is None else self.group_rows[group]
+        try:
+            for batch in self._scanner(columns, most_rows, group, threads).to_batches():
+                batch.validate(full=True)
+                done += batch.num_rows
+                yield batch
+        except DAMAGED as error:
+            self.check_unchanged()
+            raise TableError(
+                f"{self.name} is damaged or cut off ({_short(error)}). Fetch or write the file again, or leave it out."
+            ) from error
+        if done != expected:
+            raise TableError(f"{self.name} is damaged: it holds {done} of the {expected} rows that it announces.")
 
-    def referenced(self) -> tuple[Self, dict[str, str]]:
-        """The same rows without the first level of every category, and which those are."""
-        table = self.table.referenced()
-        return self._with(table=table), dict(table.references)
+    def _scanner(self, columns: Sequence[str], most_rows: int, group: int | None, threads: bool) -> Any:
+        text = [name for name in columns if cats.is_text(self.schema.field(name).type)]
+        options = ds.ParquetFragmentScanOptions(
+            pre_buffer=True,
+            page_checksum_verification=True,
+            thrift_string_size_limit=THRIFT_LIMIT,
+            thrift_container_size_limit=THRIFT_LIMIT,
+        )
+        kind = ds.ParquetFileFormat(read_options=ds.ParquetReadOptions(dictionary_columns=text))
+        fragment = kind.make_fragment(str(self.path.absolute()), filesystem=fs.LocalFileSystem())
+        if group is not None:
+            fragment = fragment.subset(row_group_ids=[group])
+        return fragment.scanner(
+            columns=list(columns),
+            batch_size=most_rows,
+            batch_readahead=READ_AHEAD,
+            fragment_scan_options=options,
+            use_threads=threads,
+        )
 
-    def _with(self, **changes: object) -> Self:
-        again = copy(self)
-        vars(again).update(changes)
-        return again
+    def check_unchanged(self) -> None:
+        """Refuse a file that was written anew: passes over different rows do not add up."""
+        try:
+            same = _state(self.path) == self.state
+        except OSError as error:
+            raise TableError(f"{self.name} can no longer be read ({error.strerror}). Make the rows anew.") from error
+        if not same:
+            raise TableError(
+                f"{self.name} has changed since it was first read (its size or its time of modification). Let files "
+                "rest while a model reads them, and make the rows anew: ParquetRows(...)."
+            )
 
 
-class ParquetRows(_Source, Walked):
+def _state(path: Path) -> State:
+    found = path.stat()
+    return State(found.st_size, found.st_mtime_ns)
+
+
+def _short(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].rstrip(".")[:200]
+
+
+# --- which files --------------------------------------------------------------------------------------------------
+
+
+def expanded(path: AnyPaths) -> tuple[Path, ...]:
+    """The files that a path, a folder, a pattern, or a list of those stands for.
+
+    A folder stands for the .parquet files in it and below, those whose names start with a dot or an underscore left
+    out; files of folders and patterns come in the order of their names.
+    """
+    given = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
+    paths = tuple(file for one in given for file in _expanded(one))
+    if not paths:
+        raise TableError("Expected Parquet files; got an empty list.")
+    if len(set(paths)) < len(paths):
+        twice = next(it for at, it in enumerate(paths) if it in paths[:at])
+        raise TableError(f"{twice} is given twice; its rows would count double.")
+    return paths
+
+
+def _expanded(path: object) -> list[Path]:
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"Expected a path, a pattern such as 'data/*.parquet', or a list of paths; got {path!r}.")
+    one = Path(path)
+    if one.is_dir():
+        found = sorted(it for it in one.rglob("*.parquet") if it.is_file() and not it.name.startswith((".", "_")))
+        if not found:
+            raise TableError(f"The folder {one} holds no .parquet files.")
+        return found
+    if one.exists():
+        return [one]
+    if URL.match(str(path)):
+        raise TableError(
+            f"{path} is an address; files of this machine are read. Mount or copy it, or read it with Dask, whose "
+            "arrays and data frames fit takes as they are."
+        )
+    if not has_magic(str(path)):
+        raise TableError(f"There is no file {one}.")
+    found = sorted(Path(it) for it in glob(str(path), recursive=True) if Path(it).is_file())
+    if not found:
+        raise TableError(f"No file matches {path}.")
+    return found
+
+
+# --- which columns ------------------------------------------------------------------------------------------------
+
+
+class Roles(NamedTuple):
+    """Columns that are no features."""
+
+    target: str | None
+    weight: str | None
+    offset: str | None
+
+    @property
+    def named(self) -> list[str]:
+        """Those that there are."""
+        return [name for name in self if name is not None]
+
+
+class Unseen:
+    """Levels that are not those of the table; each column's are reported once."""
+
+    def __init__(self) -> None:
+        self._found: set[tuple[str, str]] = set()  # columns and levels; threads may add to it at the same time
+        self._reported: set[str] = set()
+
+    def add(self, found: Mapping[str, frozenset[str]]) -> None:
+        """Take up what one batch has."""
+        self._found.update((name, level) for name, levels in found.items() for level in levels)
+
+    def warn(self, references: Mapping[str, str]) -> None:
+        """Warn of the columns that have not been reported."""
+        new = sorted({name for name, _ in self._found} - self._reported)
+        self._reported.update(new)
+        for name in new:
+            missing = "such cells count as missing"
+            zeros = "no level's effect is added there, and intervals do not know the new one's"
+            warnings.warn(
+                f"Column {name!r} has levels that were not in the training table: "
+                f"{shortened(level for column, level in sorted(self._found) if column == name)}; "
+                f"{missing if name in references else zeros}.",
+                DataWarning,
+                stacklevel=2,
+            )
+
+
+def _check_arguments(roles: Roles, features: Sequence[str] | None, categories: Categories, batch_rows: object) -> None:
+    if isinstance(features, str):
+        raise InputError(f"features must be a list of columns, or None for all; got {features!r}.")
+    if isinstance(categories, str) and categories != "auto":
+        raise InputError(f'categories must be "auto", a list of columns, or None; got {categories!r}.')
+    for name in (*roles.named, *(features or ())):
+        if not isinstance(name, str):
+            raise InputError(f"Columns of files are named by text; got {name!r}.")
+    if batch_rows is not None and (not isinstance(batch_rows, int | np.integer) or batch_rows < 1):
+        raise InputError(f"batch_rows must be a positive number of rows, or None; got {batch_rows!r}.")
+
+
+def _check_nothing_left_out(files: Sequence[File]) -> None:
+    """Where all columns are features: that no file has more than the first, and no folder's name is a column."""
+    known = set(files[0].schema.names)
+    for file in files:
+        more = [name for name in file.schema.names if name not in known and not ROW_NAMES.fullmatch(name)]
+        if more:
+            raise TableError(
+                f"{file.name} has the column {shortened(more)}, which {files[0].name} lacks; name the columns to "
+                "learn from by features=[...]."
+            )
+    hive = sorted({part for file in files for part in file.path.parent.parts if HIVE.fullmatch(part)})
+    if hive:
+        warnings.warn(
+            f"The folders are called {shortened(hive)}; such columns, which are in no file, are not read. Write the "
+            "column into the files if the model is to use it, or give features=[...].",
+            DataWarning,
+            stacklevel=3,
+        )
+
+
+def _features(schema: Any, roles: Roles, features: Sequence[str] | None) -> list[str]:
+    if features is None:
+        names = [it for it in schema.names if it not in roles.named and not ROW_NAMES.fullmatch(it)]
+    else:
+        names = list(features)
+    uses = [*names, *roles.named]
+    both = [name for name in dict.fromkeys(roles.named) if uses.count(name) > 1]
+    if both:
+        raise InputError(f"Columns must be one of features, target, weight and offset; {shortened(both)} is more.")
+    twice = [name for at, name in enumerate(names) if name in names[:at]]
+    if twice:
+        raise InputError(f"Columns occur more than once among the features: {shortened(twice)}.")
+    if not names:
+        raise TableError("No features: expected at least one column besides target, weight and offset.")
+    return names
+
+
+def _check_column(name: str, files: Sequence[File]) -> None:
+    """Every file has this column, once, with the type of the first file."""
+    for file in files:
+        places = file.schema.get_all_field_indices(name)
+        if not places:
+            near = get_close_matches(name, file.schema.names, n=3)
+            hint = (
+                f"Did you mean {' or '.join(map(repr, near))}?" if near else f"It has {shortened(file.schema.names)}."
+            )
+            raise TableError(f"{file.name} has no column {name!r}. {hint}")
+        if len(places) > 1:
+            raise TableError(f"{file.name} has {len(places)} columns called {name!r}. Rename them.")
+        kind, expected = file.schema.field(name).type, files[0].schema.field(name).type
+        if _comparable(kind) != _comparable(expected):
+            raise TableError(
+                f"Column {name!r} has another type in {file.name} than in {files[0].name}: {kind} instead of "
+                f"{expected}. Write the files with the same types."
+            )
+
+
+def _comparable(kind: Any) -> Any:
+    """A type without the width of the codes of a dictionary, which follows the number of its entries."""
+    return ("dictionary", kind.value_type) if types.is_dictionary(kind) else kind
+
+
+def _categories(schema: Any, names: Sequence[str], categories: Categories) -> list[str]:
+    text = [name for name in names if cats.is_text(schema.field(name).type)]
+    if categories == "auto":
+        return text
+    listed = list(categories or ())
+    strange = [name for name in listed if name not in names]
+    if strange:
+        raise InputError(f"Categories must be features; {shortened(strange)} is not. There are {shortened(names)}.")
+    return [name for name in names if name in {*listed, *(text if listed else ())}]
+
+
+def _check_role(schema: Any, role: str, name: str | None) -> None:
+    if name is None:
+        return
+    kind = schema.field(name).type
+    if role == "target" and cats.is_nested(kind):
+        raise TableError(f"Column {name!r} ({kind}) cannot be the target: its cells are no single values.")
+    if role != "target" and (cats.is_text(kind) or not cats.is_number(kind)):
+        raise TableError(f"Column {name!r} ({kind}) cannot be the {role}: it must hold numbers.")
+
+
+# --- the rows -----------------------------------------------------------------------------------------------------
+
+
+class Batch(NamedTuple):
+    """Some decoded rows, and where they are from."""
+
+    cells: Any  # pyarrow.RecordBatch
+    file: str
+    first: int  # the first row, counted in the file
+    before: int  # rows of the files before
+
+
+class ParquetRows(OutOfCoreRows):
     """Rows of one or many Parquet files, which need not fit in memory.
 
     Give them to `fit` in the place of X and y. Footers are read at once: they tell the number of rows, and whether all
@@ -128,17 +394,17 @@ class ParquetRows(_Source, Walked):
     offset : str, optional
         A column that is added to the score of every row: for a rate the logarithm of the exposure.
     progress : bool, optional
-        Whether a line on the error stream says how far a pass is, once it has taken a second; None: on a terminal.
+        Whether the error stream says how far a pass is, once it has taken a second; None: on a terminal.
     batch_rows : int, optional
-        Rows that each thread decodes at a time; by default some 100 megabytes of them.
+        Rows that are handed to a thread at a time; by default 65,536, fewer of very wide tables.
 
     Notes
     -----
     Missing cells, null or NaN, are NaN in the design; a missing category is NaN in all its indicators.
 
     A pass is cut at row groups and, inside, at a number of rows that depends on the number of columns: so sums do not
-    depend on threads or time. Row groups of 100,000 to 1,000,000 rows suit it; what is computed of a row group is held
-    until all before it has been handed out. A file that changes between two passes is an error.
+    depend on threads or time. Two row groups are in memory at a time: those of 100,000 to 1,000,000 rows suit it. A
+    file that changes between two passes is an error.
 
     Examples
     --------
@@ -153,32 +419,115 @@ class ParquetRows(_Source, Walked):
     array([78.,  1.,  1.])
     """
 
-    def each(self, block: Callable[[Block], Result]) -> Generator[Result, None, None]:
-        """Apply `block` to every block of rows; results in the order of the rows."""
-        with closing(self._gathered(lambda blocks: [block(rows) for rows in blocks])) as pieces:
-            for results in pieces:
-                yield from results
+    def __init__(  # noqa: PLR0913 - a constructor lists the user's choices
+        self,
+        path: AnyPaths,
+        target: str | None = None,
+        features: Sequence[str] | None = None,
+        categories: Categories = "auto",
+        weight: str | None = None,
+        *,
+        offset: str | None = None,
+        progress: bool | None = None,
+        batch_rows: int | None = None,
+    ) -> None:
+        roles = Roles(target, weight, offset)
+        _check_arguments(roles, features, categories, batch_rows)
+        self.files, self.roles = tuple(File.of(it) for it in expanded(path)), roles
+        if features is None:
+            _check_nothing_left_out(self.files)
+        schema = self.files[0].schema
+        self.columns = tuple(_features(schema, roles, features))
+        for name in (*self.columns, *roles.named):
+            _check_column(name, self.files)
+        self.categories = tuple(_categories(schema, self.columns, categories))
+        cats.check_kinds(schema, self.columns, self.categories)
+        for role, column in roles._asdict().items():
+            _check_role(schema, role, column)
+        self.labelled, self.with_offsets = target is not None, offset is not None
+        if self.labelled and not self.n_rows:  # there is nothing to learn; nothing to predict is no error
+            raise TableError(f"The files have columns but no rows: {shortened(file.name for file in self.files)}.")
+        width = len(self.columns) + len(roles.named)
+        self._refuse_large_groups(width)
+        self.batch_rows = batch_rows or max(1, min(BATCH_ROWS, BATCH_NUMBERS // width))
+        self.progress = progress
+        self.references: dict[str, str] = {}  # levels without a column, for some categories
+        self.codes: tuple[Code, ...] = ()
+        self._levels: dict[str, tuple[str, ...]] = {}  # shared by all views of these rows: found once
+        self._unseen, self._passes = Unseen(), count(1)
+        self._order: np.random.Generator | None = None  # where row groups are to come in random order
+        self._only_labels = False
 
-    def sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
-        """Apply `block` to every block of rows and merge the results in order, first those of each row group."""
-        with closing(self._gathered(lambda blocks: reduce(merge, map(block, blocks)))) as pieces:
-            return reduce(merge, pieces)
+    def _refuse_large_groups(self, width: int) -> None:
+        largest = max((rows for file in self.files for rows in file.group_rows), default=0)
+        refuse_beyond_memory(
+            GROUPS_HELD * largest * width,
+            f"reading row groups of {largest:,} rows, {GROUPS_HELD} at a time,",
+            "Write the files with smaller row groups (row_group_size=500_000), or name fewer features.",
+        )
 
-    def through(self, change: Change) -> Self:
-        """The same rows with `change` applied to the columns of every block."""
-        return self._with(reading=self.reading._replace(changes=(*self.reading.changes, change)))
+    def __repr__(self) -> str:
+        files = len(self.files)
+        return f"ParquetRows({self.n_rows:,} rows in {files:,} {'file' if files == 1 else 'files'})"
+
+    @property
+    def n_rows(self) -> int:
+        return sum(file.n_rows for file in self.files)
+
+    @property
+    def names(self) -> list[str]:  # type: ignore[override]
+        """Columns of the design: those of numbers, and ``column=level`` for each level of a category."""
+        return [name for feature in self.features for name in feature.names]
+
+    @property
+    def features(self) -> tuple[Feature, ...]:
+        """Features with their places in the design; the first to ask may have to wait for a pass over categories."""
+        if self.categories and not self._levels:
+            found: Found = {name: set() for name in self.categories}
+            for file in self.files:
+                for batch in file.batches(self.categories, self.batch_rows):
+                    cats.merge_levels(found, cats.levels_of(batch, self.categories), file.name)
+            self._levels.update(cats.ordered_levels(found))
+        return cats.features_of(self.columns, self._levels, self.references)
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells these rows from others: files with their sizes and times, and what their columns are for."""
+        files = [(str(file.path.resolve()), *file.state) for file in self.files]
+        text = repr((files, tuple(self.roles), self.columns, self.categories, self.references))
+        return f"{len(files)} files, {self.n_rows} rows, {sha256(text.encode()).hexdigest()}"
+
+    # other views of the same rows
+
+    def aligned(self, names: Sequence[str], references: Mapping[str, str] = MappingProxyType({})) -> Self:
+        """The same rows with the columns of a model that was fitted before, in its order.
+
+        Levels are the model's: a level that it does not know is zero in all indicators of its column, and told once.
+
+        Parameters
+        ----------
+        names : sequence of str
+            What `names` was for the rows of the fit.
+        references : mapping
+            Levels that had no column there.
+        """
+        found = cats.levels_in(names, self.columns, self.categories)
+        levels = {name: tuple(of) for name, of in found.items() if of}
+        known = {name: level for name, level in references.items() if name in levels}
+        again = self._with(
+            columns=tuple(found), categories=tuple(levels), _levels=levels, references=known, _unseen=Unseen()
+        )
+        if again.names != list(names):
+            raise InputError(f"The levels of a category must stand together; got the columns {shortened(names)}.")
+        return again
+
+    def referenced(self) -> tuple[Self, dict[str, str]]:
+        levels = {feature.name: feature.levels for feature in self.features if feature.levels is not None}
+        references = {name: of[0] for name, of in levels.items()}
+        return self._with(_levels={name: of[1:] for name, of in levels.items()}, references=references), references
 
     def encoded(self, code: Code) -> Self:
-        """The same rows with `code` applied to the labels, each by itself; of text, once to each different label."""
-        return self._with(reading=self.reading._replace(codes=(*self.reading.codes, code)))
-
-    def in_blocks(self, block_rows: int) -> Self:
-        """The same rows, in blocks of at most this size."""
-        return self._with(reading=self.reading._replace(block_rows=block_rows))
-
-    def on_threads(self, threads: int | None) -> Self:
-        """The same rows, computed with by so many threads (and decoded ahead by one more)."""
-        return self._with(threads=threads)
+        return self._with(codes=(*self.codes, code))
 
     def relabelled(self, y: AnyArray) -> Self:
         """Not possible: what belongs to single rows cannot be kept for rows that are not in memory."""
@@ -187,146 +536,191 @@ class ParquetRows(_Source, Walked):
             'inference="laplace", or fit to a sample of the rows in memory.'
         )
 
-    def sample(self, rng: np.random.Generator, size: int, n_classes: int = 0) -> MemoryRows:
-        """Rows drawn without replacement, in order, strewn over the table or over those of a class; now in memory.
+    def _labels(self) -> Self:
+        if not self.labelled:
+            raise InputError("These rows have no target: name its column, ParquetRows(..., target=...).")
+        return self._with(_only_labels=True)
 
-        With classes, a pass over the labels alone counts them first. Row groups of which nothing is drawn are not read.
-        """
-        counts = self._counts(n_classes)
-        totals = counts.sum(axis=0)
-        wanted = shares(totals, size) if n_classes else np.array([size])
-        draws = [strewn(rng, n, k) for n, k in zip(totals, wanted, strict=True)]
-        standing = totals / np.maximum(wanted, 1)
-        return self._drawn(_by_piece(self.table.pieces, draws, counts), standing)
+    def _shuffled(self, rng: np.random.Generator) -> Self:
+        return self._with(_order=rng)
 
-    def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
-        """All rows once, `size` at a time: row groups in random order, their rows shuffled in a buffer.
+    # a pass
 
-        A batch holds rows of a few row groups only: where files are sorted by something that matters, shuffle them
-        when they are written.
-        """
-        _ = self.table.features
-        crew = Crew(1)
-        pieces = [self.table.pieces[at] for at in rng.permutation(len(self.table.pieces))]
-        blocks = (block for piece in pieces for block in self.table.blocks(piece, self.reading, crew))
-        buffer = _Buffer(rng, size, max(MIXED_BATCHES * size, self.table.batch_rows))
-        with closing(one_ahead(blocks)) as coming:
-            for block in coming:
-                yield from buffer.add(block)
-            yield from buffer.rest()
+    def parts(self, work: Callable[[Iterator[Block]], Result]) -> Generator[Result, None, None]:
+        threads = self.threads or default_threads()
+        features = () if self._only_labels else self.features  # which may need a pass of its own
 
-    def _gathered(self, gather: Callable[[Iterator[Block]], Gathered]) -> Generator[Gathered, None, None]:
-        """Apply `gather` to the blocks of every piece; results in the order of the pieces."""
-        table, reading = self.table, self.reading
+        def of_batch(batch: Batch) -> tuple[int, Result]:
+            return batch.cells.num_rows, work(self._blocks(batch, features))
 
-        def gathered(piece: Piece, crew: Crew) -> Gathered:
-            with closing(table.blocks(piece, reading, crew)) as blocks:
-                return gather(blocks)
+        with (
+            single_threaded_blas(),
+            Progress(self.n_rows, f"pass {next(self._passes)}", " rows", self.progress) as progress,
+            closing(self._decoded(threads > 1)) as batches,
+            closing(in_order(of_batch, batches, threads)) as results,
+        ):
+            for n_rows, result in results:
+                progress.update(n_rows)
+                yield result
+        self._unseen.warn(self.references)  # at the end, so that all are named
 
-        def work(piece: Piece, crew: Crew) -> Gathered:
-            try:
-                return gathered(piece, crew)
-            except InputError:
-                for group in table.files.apart(piece):  # the one that is at fault names itself
-                    gathered(group, crew)
-                raise
+    def _decoded(self, threads: bool) -> Generator[Batch, None, None]:
+        wanted = [str(self.roles.target)] if self._only_labels else [*self.columns, *self.roles.named]
+        before = np.cumsum([0, *(file.n_rows for file in self.files)]).tolist()
+        for number, group in self._pieces():
+            file = self.files[number]
+            row = sum(file.group_rows[:group]) if group else 0
+            for cells in file.batches(wanted, self.batch_rows, group, threads=threads):
+                if cells.num_rows:
+                    yield Batch(cells, file.name, row, before[number])
+                row += cells.num_rows
 
-        _ = table.features  # which may need a pass of its own
-        return table.walked(work, table.pieces, self.threads)
+    def _pieces(self) -> list[tuple[int, int | None]]:
+        """Numbers of files in order, or of files and their row groups in random order."""
+        if self._order is None:
+            return [(number, None) for number in range(len(self.files))]
+        groups = [(number, group) for number, file in enumerate(self.files) for group in range(len(file.group_rows))]
+        return [groups[at] for at in self._order.permutation(len(groups))]
 
-    def _counts(self, n_classes: int) -> Codes:
-        """Rows of each piece and class."""
-        table, reading = self.table, self.reading
-        if not n_classes:
-            return np.array([[piece.n_rows] for piece in table.pieces])
+    def _blocks(self, batch: Batch, features: tuple[Feature, ...]) -> Iterator[Block]:
+        encoded, n = cats.encode(batch.cells, features), batch.cells.num_rows
+        self._unseen.add(encoded.unseen)
+        y, weight, offset = np.full(n, np.nan), None, None
+        if self.roles.target is not None:
+            y = cats.labels(batch.cells.column(self.roles.target), self._code)
+        if not self._only_labels:
+            weight = _beside(batch, "weight", self.roles.weight)
+            offset = _beside(batch, "offset", self.roles.offset)
+        for cut in block_cuts((n, features[-1].stop if features else 0), self.block_rows):
+            w, o = (None if it is None else it[cut] for it in (weight, offset))
+            start = Start(batch.first + cut.start, "file")
+            row = batch.before + start.row
+            yield Block(encoded.rows(cut), y[cut], w, o, batch.file, start, row).changed(self.changes)
 
-        def work(piece: Piece, crew: Crew) -> Codes:
-            total = np.zeros(n_classes, dtype=np.intp)
-            for codes in table.labels(piece, reading, crew):
-                total += np.bincount(codes.astype(np.intp, copy=False), minlength=n_classes)
-            return total
-
-        return np.array(list(table.walked(work, table.pieces, self.threads)))
-
-    def _drawn(self, drawn: dict[Piece, list[Codes]], standing: Array) -> MemoryRows:
-        """The rows with these numbers, counted in each piece and class."""
-        table = self.table
-        reading = self.reading._replace(changes=(), block_rows=None)
-
-        def work(piece: Piece, crew: Crew) -> Block:
-            with closing(table.blocks(piece, reading, crew)) as blocks:
-                return joined(list(_picked(blocks, drawn[piece], standing)))
-
-        _ = table.features
-        X, y, weight, offset, *_ = joined(list(table.walked(work, list(drawn), self.threads)))
-        return MemoryRows(X, y, weight, self.threads, self.reading.block_rows, offset, self.reading.changes)
+    def _code(self, y: AnyArray) -> AnyArray:
+        return reduce(lambda labels, code: code(labels), self.codes, y)
 
 
-def _by_piece(pieces: Sequence[Piece], draws: Sequence[Codes], counts: Codes) -> dict[Piece, list[Codes]]:
-    """Numbers of drawn rows, counted in each class over all pieces, counted in each piece: of those that have any."""
-    ends = np.cumsum(counts, axis=0)
-    starts = ends - counts
-    cuts = [np.searchsorted(numbers, ends[:, k]) for k, numbers in enumerate(draws)]
-    found = {}
-    for at, piece in enumerate(pieces):
-        first = [0 if at == 0 else cut[at - 1] for cut in cuts]
-        here = [
-            numbers[low : cut[at]] - starts[at, k]
-            for k, (numbers, low, cut) in enumerate(zip(draws, first, cuts, strict=True))
-        ]
-        if any(numbers.size for numbers in here):
-            found[piece] = here
-    return found
+def _beside(batch: Batch, kind: str, name: str | None) -> Array | None:
+    """Weights or offsets, or an error that names the first that is none."""
+    if name is None:
+        return None
+    values = np.asarray(cats.numbers(batch.cells.column(name)), dtype=np.float64)
+    return check_weights(values, kind, f"the {kind} in column {name!r}", batch.file, Start(batch.first, "file"))
 
 
-def _picked(blocks: Iterator[Block], numbers: Sequence[Codes], standing: Array) -> Iterator[Block]:
-    """The rows of each class with these numbers."""
-    seen = np.zeros(len(numbers), dtype=np.intp)
-    for block in blocks:
-        codes = block.y.astype(np.intp, copy=False) if len(numbers) > 1 else np.zeros(len(block.y), dtype=np.intp)
-        chosen = []
-        for k, wanted in enumerate(numbers):
-            (members,) = np.nonzero(codes == k)
-            low, high = np.searchsorted(wanted, (seen[k], seen[k] + members.size))
-            chosen.append(members[wanted[low:high] - seen[k]])
-            seen[k] += members.size
-        at = np.sort(np.concatenate(chosen))
-        picked = block.taken(at)
-        yield picked._replace(weight=picked.weights * standing[codes[at]])
+# --- writing ------------------------------------------------------------------------------------------------------
+
+GROUP_ROWS = 131_072  # rows that are gathered into a row group, at least
 
 
-class _Buffer:
-    """Rows that are shuffled together and handed out in batches.
+def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, overwrite: bool = True) -> int:
+    """Write a table that need not fit in memory; the file has its name once it is whole, and leaves nothing otherwise.
 
     Parameters
     ----------
-    rng : Generator
-    size : int
-        Rows of a batch.
-    most : int
-        Rows that are held, about.
+    path : path
+        Ends in .parquet or .csv, which says how to write.
+    batches : iterable of mappings
+        Columns of some rows by name, the same ones in every batch; asked for one at a time.
+    overwrite : bool, default True
+        Whether a file of that name may be replaced.
+
+    Returns
+    -------
+    int
+        Number of rows.
+
+    Raises
+    ------
+    InputError
+        The folder does not exist, or the name is taken.
+    TableError
+        The ending is another, columns differ between batches, nothing is to be written, or the disk is full.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp(), "answer.csv")
+    >>> write_table(path, ({"id": np.arange(n), "p": np.full(n, 0.5)} for n in (1, 2)))
+    3
+    >>> print(path.read_text())
+    "id","p"
+    0,0.5
+    0,0.5
+    1,0.5
     """
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"Expected the name of a file that ends in .parquet or .csv; got {path!r}.")
+    kind = Path(path).suffix.lower()
+    if kind not in {".parquet", ".csv"}:
+        raise TableError(f"{os.fspath(path)} must end in .parquet or .csv, which says how to write it.")
+    rows = 0
+    with write_errors(path, TableError), written_whole(path, overwrite=overwrite) as part, part.open("wb") as file:
+        tables = _groups(batches)
+        first = next(tables, None)
+        if first is None:
+            raise TableError("Nothing was written: the table has no rows.")
+        with _writer(file, kind, first.schema) as write:
+            while first is not None:
+                write(first)
+                rows += first.num_rows
+                first = next(tables, None)
+    return rows
 
-    def __init__(self, rng: np.random.Generator, size: int, most: int) -> None:
-        self._rng, self._size, self._most = rng, size, most
-        self._blocks: list[Block] = []
-        self._n = 0
 
-    def add(self, block: Block) -> Iterator[Block]:
-        """Take up some rows; once there are enough, hand out half of them."""
-        self._blocks.append(block)
-        self._n += len(block.y)
-        if self._n >= self._most:
-            yield from self._handed_out(max(1, self._n // (2 * self._size)) * self._size)
+@contextmanager
+def _writer(file: IO[bytes], kind: str, schema: Any) -> Iterator[Callable[[Any], None]]:
+    """A function that writes a table to the file, after those before it."""
+    if kind == ".csv":
+        header = iter([True])
+        yield lambda table: csv.write_csv(table, file, csv.WriteOptions(include_header=next(header, False)))
+        return
+    writer = None
+    try:
+        writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
+        yield writer.write_table
+        writer.close()
+    except BaseException:
+        if writer is not None:
+            writer.is_open = False  # or the rest would be written when Python tidies up, to a file that is closed
+        raise
 
-    def rest(self) -> Iterator[Block]:
-        """Hand out all."""
-        yield from self._handed_out(self._n)
 
-    def _handed_out(self, n: int) -> Iterator[Block]:
-        held, order = joined(self._blocks), self._rng.permutation(self._n)
-        cuts = [order[start : min(start + self._size, n)] for start in range(0, n, self._size)]
-        left = held.taken(order[n:])
-        self._blocks, self._n = [left] if n < self._n else [], self._n - n
-        for cut in cuts:
-            yield held.taken(cut)
+def _groups(batches: Iterable[Mapping[str, AnyArray]]) -> Iterator[Any]:
+    """Batches as pyarrow tables with the columns of the first, small ones together."""
+    waiting: list[Any] = []
+    schema, some = None, False
+    for batch in batches:
+        table = _table(batch, schema if some else None)
+        if not some:
+            schema = table.schema
+        if not table.num_rows:
+            continue
+        some = True
+        waiting.append(table)
+        if sum(table.num_rows for table in waiting) >= GROUP_ROWS:
+            yield pa.concat_tables(waiting)
+            waiting = []
+    if waiting:
+        yield pa.concat_tables(waiting)
+    elif schema is not None and not some:  # a table without rows has columns
+        yield schema.empty_table()
+
+
+def _table(batch: Mapping[str, AnyArray], schema: Any) -> Any:
+    lengths = {name: len(values) for name, values in batch.items()}
+    if len(set(lengths.values())) > 1:
+        raise TableError(f"Columns of a batch must have the same length; got {lengths}.")
+    table = pa.table({name: pa.array(values, from_pandas=True) for name, values in batch.items()})
+    if schema is None or table.schema == schema:
+        return table
+    if table.column_names != schema.names:
+        raise TableError(
+            f"Rows must have the columns of the first ones ({shortened(schema.names)}); got "
+            f"{shortened(table.column_names)}."
+        )
+    try:
+        return table.cast(schema)
+    except pa.ArrowInvalid as error:
+        raise TableError(f"A column changes its type between rows: {error}.") from error

@@ -1,4 +1,4 @@
-"""Blocks of rows on a pool of threads, with BLAS held at one thread each.
+"""Work on a pool of threads, with BLAS held at one thread each.
 
 NumPy releases the interpreter lock, so element-wise work and products scale over threads that each own a block in
 their cache. BLAS's own threads split every small product instead, and collapse when another process is busy.
@@ -7,16 +7,16 @@ their cache. BLAS's own threads split every small product instead, and collapse 
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import cache, reduce
-from typing import Generic, TypeVar
+from functools import cache
+from typing import TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
 
-WAITING_PER_THREAD = 4  # results held at a time: enough that no thread idles, few enough for memory
+WAITING_PER_THREAD = 2  # results held at a time: enough that no thread idles, few enough for memory
 FEW_ROWS = 1500  # of an n × n matrix: below that BLAS's threads bring little, and cost much on a busy machine
 
 Item = TypeVar("Item")
@@ -27,12 +27,8 @@ Result = TypeVar("Result")
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
-
-
-def _blas_libraries() -> list[LibController]:
-    return [library for library in _controller().lib_controllers if library.user_api == "blas"]
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
 
 
 def _set_threads(library: LibController, threads: int) -> None:
@@ -54,34 +50,32 @@ class _SingleThreadedBlas:
         self._lock = threading.Lock()
         self._entered = threading.local()  # how often this thread has
         self._count = 0
-        self._found: list[int] = []  # threads of every library before the first entered
+        self._before: list[int] = []  # threads of every library before the first entered
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
+        libraries = _blas().lib_controllers
         with self._lock:
             if self._count == 0:
-                self._found = [library.num_threads for library in _blas_libraries()]
-                for library in _blas_libraries():
+                self._before = [library.num_threads for library in libraries]
+                for library in libraries:
                     _set_threads(library, 1)
             self._count += 1
         self._entered.times = self._times + 1
         try:
             yield
         finally:
-            self._entered.times = self._times - 1
+            self._entered.times -= 1
             with self._lock:
                 self._count -= 1
                 if self._count == 0:
-                    self._restore()
+                    for library, threads in zip(libraries, self._before, strict=True):
+                        if library.num_threads == 1:  # what somebody else has set meanwhile is theirs to restore
+                            _set_threads(library, threads)
 
     @property
     def _times(self) -> int:
         return getattr(self._entered, "times", 0)
-
-    def _restore(self) -> None:
-        for library, threads in zip(_blas_libraries(), self._found, strict=True):
-            if library.num_threads == 1:  # what somebody else has set meanwhile is theirs to restore
-                _set_threads(library, threads)
 
     def after_fork(self) -> None:
         """In a forked child only the thread that forked lives on."""
@@ -91,7 +85,7 @@ class _SingleThreadedBlas:
     def allowed(self) -> int:
         """How many threads BLAS may use outside; without a BLAS, one for each core."""
         with self._lock:
-            counts = self._found if self._count else [library.num_threads for library in _blas_libraries()]
+            counts = self._before if self._count else [library.num_threads for library in _blas().lib_controllers]
             return max(counts) if counts else os.cpu_count() or 1
 
 
@@ -107,7 +101,7 @@ def blas_threads(n_rows: int, threads: int | None) -> Iterator[None]:
     elif threads is None:
         yield
     else:
-        with _controller().limit(limits=threads, user_api="blas"):
+        with _blas().limit(limits=threads):
             yield
 
 
@@ -142,87 +136,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-def merged(
-    work: Callable[[Item], Result], items: Sequence[Item], merge: Callable[[Result, Result], Result], threads: int
-) -> Result:
-    """work(item) of all items merged in their order, whoever computes which; the caller is one of the threads.
-
-    So the result does not depend on the number of threads, nor on their speed, and few results wait for their turn. Of
-    several errors that of the first item is raised. Work that itself asks for threads is done on the one it has: a pool
-    that waits for itself waits for ever.
-
-    Examples
-    --------
-    >>> merged(str, range(5), lambda a, b: a + b, threads=2)
-    '01234'
-    """
-    if threads == 1 or len(items) == 1 or getattr(_thread, "in_pool", False):
-        return reduce(merge, map(work, items))
-    job = _Merging(work, items, merge)
-    # a copy of the context, so that NumPy's settings for floating-point errors hold there too
-    helpers = [_pool(threads - 1).submit(copy_context().run, job.help) for _ in range(min(threads, len(items)) - 1)]
-    try:
-        job.help()
-    finally:
-        job.stop()
-        for helper in helpers:
-            helper.cancel()
-        wait(helpers)
-    return job.result()
-
-
-class _Merging(Generic[Item, Result]):
-    """Items that threads take up one after the other, and what has been merged so far."""
-
-    def __init__(
-        self, work: Callable[[Item], Result], items: Sequence[Item], merge: Callable[[Result, Result], Result]
-    ) -> None:
-        self._work, self._items, self._merge = work, items, merge
-        self._lock = threading.Lock()
-        self._begun = self._done = 0  # items taken up, and items merged
-        self._waiting: dict[int, Result] = {}
-        self._total: list[Result] = []  # one, once the first is there
-        self._errors: dict[int, BaseException] = {}
-
-    def help(self) -> None:
-        """Take up items until there are none left."""
-        while (index := self._next()) is not None:
-            try:
-                result = self._work(self._items[index])
-            except Exception as error:  # raised by `result`, if it is the first in order
-                self._errors[index] = error
-                self.stop()
-            else:
-                self._take_in(index, result)
-
-    def stop(self) -> None:
-        """Begin nothing more."""
-        with self._lock:
-            self._begun = len(self._items)
-
-    def result(self) -> Result:
-        if self._errors:
-            raise self._errors[min(self._errors)]
-        return self._total[0]
-
-    def _next(self) -> int | None:
-        with self._lock:
-            if self._begun == len(self._items):
-                return None
-            self._begun += 1
-            return self._begun - 1
-
-    def _take_in(self, index: int, result: Result) -> None:
-        """Merge it, and those that waited for it, if its turn has come."""
-        with self._lock:
-            self._waiting[index] = result
-            while self._done in self._waiting:
-                following = self._waiting.pop(self._done)
-                self._total = [self._merge(self._total[0], following)] if self._total else [following]
-                self._done += 1
-
-
-def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
+def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Generator[Result, None, None]:
     """work(item) for every item, computed on threads, handed out in order, few of them waiting at a time.
 
     After an error, or Ctrl-C, nothing new is begun, and what is at work is waited for: nothing runs on once the caller
@@ -233,7 +147,8 @@ def in_order(work: Callable[[Item], Result], items: Sequence[Item], threads: int
     >>> list(in_order(lambda number: number**2, range(5), threads=2))
     [0, 1, 4, 9, 16]
     """
-    if threads == 1 or len(items) == 1 or getattr(_thread, "in_pool", False):
+    alone = isinstance(items, list | range) and len(items) == 1
+    if threads == 1 or alone or getattr(_thread, "in_pool", False):
         yield from map(work, items)
         return
     waiting: deque[Future[Result]] = deque()

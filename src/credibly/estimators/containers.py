@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import issparse
 
-from credibly.data.lazy import MISREAD
+from credibly.data.rows import MISREAD
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray
 

@@ -4,7 +4,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from credibly.data.source import Block, MemoryRows, Rows, add
+from credibly.data.rows import Block, MemoryRows, Rows, add
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import CollinearityError, SeparationError
 from credibly.estimators.containers import named

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from credibly.data.source import Block, Sums, add
+from credibly.data.rows import Block, Sums, add
 from credibly.errors import InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.fitted import (
     constant_score,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import xlog1py, xlogy
 
-from credibly.data.source import Block, Sums, add
+from credibly.data.rows import Block, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.estimators.problem import Learnt, Problem, Search
 from credibly.inference.evidence import INTERCEPT_SCALE

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from credibly.data.columns import describe
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.data.threads import blas_threads
 from credibly.diagnostics.inputs import generator
 from credibly.errors import ConvergenceWarning, InputError, NotDefinedError

@@ -19,7 +19,7 @@ from credibly.estimators.exporting import ExportMixin
 from credibly.estimators.gaussian_process_inducing import Induced
 from credibly.estimators.gaussian_process_plan import Plan
 from credibly.estimators.gaussian_process_summary import at_bounds, hyperparameter_table, log_deviations
-from credibly.estimators.lazily import intervals, latent, lazily, probabilities
+from credibly.estimators.lazily import lazily
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.summary import Summary
 from credibly.estimators.validation import check_draws, feature_names, n_threads, read_columns, read_training
@@ -226,14 +226,14 @@ class GaussianProcessResults(ExportMixin, LabelNoiseMixin, ProbabilityMixin, Cla
         check_is_fitted(self)
         return np.asarray(read_columns(self, X, sparse=False), dtype=np.float64)
 
-    @lazily(lambda model: latent(model._plan.n_functions))
+    @lazily
     def predict_latent(self, X: ArrayLike) -> Scores:
         """Mean and variance of the latent function: (n,), (n,); K functions: (n, K), (n, K, K)."""
         rows = self._rows(X)
         with blas_threads(self._n_square, n_threads(self.n_jobs)):
             return self.posterior_.scores(rows)
 
-    @lazily(probabilities)
+    @lazily
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K), averaged over the posterior.
 
@@ -243,7 +243,7 @@ class GaussianProcessResults(ExportMixin, LabelNoiseMixin, ProbabilityMixin, Cla
         scores = self.predict_latent(X)
         return self._plan.predictive().log_proba(scores)
 
-    @lazily(intervals)
+    @lazily
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
         """Equal-tailed credible interval of the probability.
 

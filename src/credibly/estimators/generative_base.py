@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import Stored
+from credibly.data.rows import OutOfCoreRows
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import ConvergenceWarning, InputError, NewClassError
 from credibly.estimators.generative_choices import check_priors, class_weights, not_determined
@@ -92,7 +92,7 @@ class GenerativeLearning(ClassifierMixin, BaseEstimator):
 
     def fit(
         self,
-        X: ArrayLike | Stored,
+        X: ArrayLike | OutOfCoreRows,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,

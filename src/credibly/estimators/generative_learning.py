@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credibly.data.memory import refuse_beyond_memory
-from credibly.data.source import FEWEST_ROWS, Block, MemoryRows
+from credibly.data.rows import FEWEST_ROWS, Block, MemoryRows
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.inference.conjugate import Integrate, Joint, JointSums, PlugIn, Rule
 from credibly.inference.em import RUNAWAY, UNLABELLED, Completion, Limits, complete, completed

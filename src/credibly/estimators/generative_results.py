@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import Block, MemoryRows
+from credibly.data.rows import Block, MemoryRows
 from credibly.data.threads import single_threaded_blas
 from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError, NoEvidenceError, NotDefinedError
 from credibly.estimators.exporting import ExportMixin
 from credibly.estimators.generative_base import GenerativeLearning
 from credibly.estimators.generative_learning import in_long_blocks, refuse_completed
-from credibly.estimators.lazily import intervals, lazily, number, probabilities
+from credibly.estimators.lazily import lazily
 from credibly.estimators.partial_labels import read_partial_labels
 from credibly.estimators.plans import read_generative
 from credibly.estimators.prequential import Learner, PrequentialScore, leave_one_out, prequential
@@ -47,7 +47,7 @@ class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning
 
     # --- prediction --------------------------------------------------------------------------------------------
 
-    @lazily(probabilities)
+    @lazily
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K), by Bayes' rule; parameters averaged out unless they are estimated.
 
@@ -66,7 +66,7 @@ class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning
             )
         return log_proba
 
-    @lazily(number)
+    @lazily
     def score_samples(self, X: ArrayLike) -> Array:
         """log p(x), (n,), summed over classes: low for rows unlike any in training."""
         rows = self._design(X)
@@ -83,7 +83,7 @@ class GenerativeClassifierBase(ExportMixin, ProbabilityMixin, GenerativeLearning
             draws = [joint.draw(rng) for _ in range(check_draws(size))]
         return np.concatenate(self._mapped(rows, draws, lambda proba: [proba]), axis=1)
 
-    @lazily(intervals)
+    @lazily
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
         """Equal-tailed credible interval of the probability, from draws of the parameters.
 

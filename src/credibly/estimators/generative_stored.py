@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from credibly.data.source import LARGEST, SMALLEST, Block, Rows
+from credibly.data.rows import LARGEST, SMALLEST, Block, Rows
 from credibly.errors import InputError
 from credibly.estimators.containers import named
 from credibly.estimators.generative_learning import Learnt, class_sums, refuse_large
@@ -114,7 +114,7 @@ def _sums(family: ClassConditional[Any], rows: Rows, n_classes: int) -> JointSum
 
 def _block_sums(block: Block, family: ClassConditional[Any], n_classes: int) -> JointSums:
     if not family.skips_missing and np.isnan(block.X.sum(dtype=np.float64)):
-        first = block.start.told(first_row(np.isnan(block.X)))
+        first = block.start.describe(first_row(np.isnan(block.X)))
         raise InputError(
             f"{block.where}: cells are missing, first in {first}. Columns that depend on each other need complete rows "
             "here; use NaiveBayes, which skips missing cells, or drop those rows."

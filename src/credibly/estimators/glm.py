@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import Stored
+from credibly.data.rows import OutOfCoreRows
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import DataWarning, InputError
 from credibly.estimators.certificate import Certificate
@@ -24,7 +24,7 @@ from credibly.estimators.dispersion import (
 )
 from credibly.estimators.fitted import Fitted, describe_fit, in_units, r_log_likelihood
 from credibly.estimators.hypothesis_tests import HypothesisTests
-from credibly.estimators.lazily import lazily, number, two_ends
+from credibly.estimators.lazily import lazily
 from credibly.estimators.learning import learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.not_in_memory import ScoreMixin, is_stored
@@ -142,7 +142,7 @@ class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, Hypot
 
     def fit(
         self,
-        X: ArrayLike | Stored,
+        X: ArrayLike | OutOfCoreRows,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         offset: ArrayLike | None = None,
@@ -342,7 +342,7 @@ class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, Hypot
         shift = read_offset(self.link_, offset, exposure, n_rows=len(m))
         return Scores(m if shift is None else m + shift, v)
 
-    @lazily(number)
+    @lazily
     def predict(self, X: ArrayLike, offset: ArrayLike | None = None, exposure: ArrayLike | None = None) -> Array:
         """The mean of the target, (n,): averaged over the posterior, at the estimate when prior is None.
 
@@ -366,7 +366,7 @@ class BayesianGLM(PredictToMixin, ReportMixin, ScoreMixin, RegressorMixin, Hypot
                 stacklevel=3,
             )
 
-    @lazily(two_ends)
+    @lazily
     def predict_interval(
         self,
         X: ArrayLike,

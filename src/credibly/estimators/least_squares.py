@@ -11,11 +11,11 @@ from scipy.linalg import block_diag
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import Stored
+from credibly.data.rows import OutOfCoreRows
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import CollinearityError, InputError, NotDefinedError
 from credibly.estimators.dispersion import dispersion_found, learn_glm, least_norm
-from credibly.estimators.lazily import labels, lazily, lines
+from credibly.estimators.lazily import lazily
 from credibly.estimators.linear_model import LinearModel
 from credibly.estimators.not_in_memory import ScoreMixin, is_stored, refuse_resume
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
@@ -99,7 +99,7 @@ class LeastSquaresClassifier(ScoreMixin, ClassifierMixin, LinearModel):
 
     def fit(
         self,
-        X: ArrayLike | Stored,
+        X: ArrayLike | OutOfCoreRows,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -168,12 +168,12 @@ class LeastSquaresClassifier(ScoreMixin, ClassifierMixin, LinearModel):
     def _what(self) -> str:
         return f"classes {self.classes_.tolist()} coded ±{self.targets:g}"
 
-    @lazily(lines)
+    @lazily
     def decision_function(self, X: ArrayLike) -> Array:
         """The fitted line, (n,) for two classes (positive for the second), (n, K) for K."""
         return self.predict_latent(X).mean
 
-    @lazily(labels)
+    @lazily
     def predict(self, X: ArrayLike) -> AnyArray:
         """The class on whose side a row is; of K classes the one with the highest line."""
         check_is_fitted(self)

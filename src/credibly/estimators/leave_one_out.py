@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import Block
+from credibly.data.rows import Block
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
 from credibly.estimators.linear_model import SOFTMAX_BLOCK_ROWS, LinearModel

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import Stored
+from credibly.data.rows import OutOfCoreRows
 from credibly.data.threads import single_threaded_blas
 from credibly.diagnostics.inputs import generator
 from credibly.errors import InputError
@@ -28,7 +28,7 @@ from credibly.estimators.inference_choice import (
     check_rows,
     refuse_inference,
 )
-from credibly.estimators.lazily import intervals, lazily, probabilities
+from credibly.estimators.lazily import lazily
 from credibly.estimators.learning import ChosenPrior, filter_from, learn, learn_by_filter, learn_from
 from credibly.estimators.linear_model import LinearModel, only
 from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
@@ -106,7 +106,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     def fit(
         self,
-        X: ArrayLike | Stored,
+        X: ArrayLike | OutOfCoreRows,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         *,
@@ -150,7 +150,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     def partial_fit(
         self,
-        X: ArrayLike | Stored,
+        X: ArrayLike | OutOfCoreRows,
         y: ArrayLike | None = None,
         classes: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
@@ -346,7 +346,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     # --- prediction --------------------------------------------------------------------------------------------
 
-    @lazily(probabilities)
+    @lazily
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K), averaged over the posterior (at the estimate when prior is None).
 
@@ -360,7 +360,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         log_proba = predictive.plug_in if self.prior_ is None else predictive.log_proba
         return rows.map(lambda part: log_proba(posterior.determined_scores(part.X)))
 
-    @lazily(intervals)
+    @lazily
     def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
         """Equal-tailed credible interval of the probability.
 

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.diagnostics.inputs import generator
 from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
 from credibly.estimators.drift import Drift
 from credibly.estimators.exporting import ExportMixin
-from credibly.estimators.lazily import latent, lazily
+from credibly.estimators.lazily import lazily
 from credibly.estimators.learning import check_prior
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search, posterior_of
 from credibly.estimators.stored import AnyTraining
@@ -288,7 +288,7 @@ class LinearModel(ExportMixin, BaseEstimator):
 
     # --- prediction --------------------------------------------------------------------------------------------
 
-    @lazily(lambda model: latent(model._shape.n_outputs))
+    @lazily
     def predict_latent(self, X: ArrayLike) -> Scores:
         """Mean and variance of the score: (n,), (n,); K weight vectors: (n, K), (n, K, K)."""
         rows = self._design(X)

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array, hstack
 from sklearn.utils import check_array
 
 from credibly.data.columns import describe
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.errors import CollinearityError, InputError, NoRowsError
 from credibly.estimators.containers import named
 from credibly.estimators.linear_model import LinearModel

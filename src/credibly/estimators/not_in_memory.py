@@ -4,8 +4,7 @@ from typing import Any, NoReturn
 
 from numpy.typing import ArrayLike
 
-from credibly.data.lazy import is_dask
-from credibly.data.source import Stored
+from credibly.data.rows import OutOfCoreRows, is_dask
 from credibly.errors import InputError
 
 BY_SUMS = "Models that learn by sums (linear models, GLMs, generative models) take it in fit as it is"
@@ -13,7 +12,7 @@ BY_SUMS = "Models that learn by sums (linear models, GLMs, generative models) ta
 
 def is_stored(X: Any) -> bool:
     """Whether these rows are not in memory."""
-    return isinstance(X, Stored) or is_dask(X)
+    return isinstance(X, OutOfCoreRows) or is_dask(X)
 
 
 def refuse_stored(X: Any) -> NoReturn:
@@ -54,7 +53,7 @@ class ScoreMixin:
         -------
         float
         """
-        if isinstance(X, Stored):
+        if isinstance(X, OutOfCoreRows):
             refuse_stored(X)
         if y is None:
             raise InputError("y is missing: score(X, y) compares predictions with it.")

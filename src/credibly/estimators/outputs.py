@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from credibly.data.source import Block, MemoryRows, Rows, Stored
+from credibly.data.rows import Block, MemoryRows, OutOfCoreRows, Rows
 from credibly.errors import InputError, NotDefinedError
 from credibly.estimators.not_in_memory import is_stored
 from credibly.estimators.stored import as_in_fit, lazy_rows, read_names
@@ -69,7 +69,7 @@ class PredictToMixin:
     _table_of: Callable[..., dict[str, AnyArray]] = staticmethod(class_table)
 
     def predict_to(
-        self, rows: ArrayLike | Stored, path: str | Path, *, level: float | None = 0.9, overwrite: bool = False
+        self, rows: ArrayLike | OutOfCoreRows, path: str | Path, *, level: float | None = 0.9, overwrite: bool = False
     ) -> int:
         """Predict rows as they are read, and write them as they are predicted.
 
@@ -125,7 +125,7 @@ def _rows_to_predict(model: Any, rows: Any) -> Rows:
             f"predict_to(ParquetRows({os.fspath(rows)!r}), path)."
         )
     if is_stored(rows):
-        source = as_in_fit(model, rows if isinstance(rows, Stored) else lazy_rows(rows))
+        source = as_in_fit(model, rows if isinstance(rows, OutOfCoreRows) else lazy_rows(rows))
         if source.with_offsets and model._table_of is class_table:
             raise InputError("This model takes no offsets: leave out offset=.")
         read_names(model, source, reset=False)

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.base import BaseEstimator
 
-from credibly.data.source import LARGEST, SMALLEST
+from credibly.data.rows import LARGEST, SMALLEST
 from credibly.errors import InputError
 from credibly.estimators.containers import named
 from credibly.estimators.left_out import constant_columns, empty_columns, refuse_news, warn_left_out

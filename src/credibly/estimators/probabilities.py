@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from credibly.decisions import REJECT, least_cost
 from credibly.errors import InputError
 from credibly.estimators.formulas import FormulaMixin
-from credibly.estimators.lazily import labels, lazily, probabilities
+from credibly.estimators.lazily import lazily
 from credibly.estimators.not_in_memory import ScoreMixin
 from credibly.estimators.outputs import PredictToMixin
 from credibly.estimators.reporting import ReportMixin
@@ -30,12 +30,12 @@ class ProbabilityMixin(PredictToMixin, FormulaMixin, ReportMixin, ScoreMixin):
     def predict_log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K)."""
 
-    @lazily(probabilities)
+    @lazily
     def predict_proba(self, X: ArrayLike) -> Array:
         """p(class | x), (n, K): the exponential of `predict_log_proba`."""
         return np.exp(self.predict_log_proba(X))
 
-    @lazily(labels)
+    @lazily
     def predict(self, X: ArrayLike) -> AnyArray:
         """The most probable class of every row."""
         codes = self.predict_log_proba(X).argmax(axis=1)
@@ -85,7 +85,7 @@ class LabelNoiseMixin(ProbabilityMixin):
     label_noise_: Any
     label_noise_std_: Any
 
-    @lazily(probabilities)
+    @lazily
     def predict_recorded_proba(self, X: ArrayLike) -> Array:
         """Probabilities of the label that would be written down, (n, K): those of the true class, flipped.
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from credibly.data.columns import Columns
-from credibly.data.source import Rows
+from credibly.data.rows import Rows
 from credibly.inference.drawn_posterior import DrawnPosterior, drawn_posterior
 from credibly.inference.evidence import INTERCEPT_SCALE
 from credibly.inference.frame import Frame

@@ -16,8 +16,7 @@ from sklearn.base import BaseEstimator
 from credibly._version import __version__
 from credibly.data.checkpoint import Checkpoint
 from credibly.data.columns import Columns, describe_block, merge_columns
-from credibly.data.lazy import is_dask
-from credibly.data.source import Block, Code, Rows, Stored
+from credibly.data.rows import Block, Code, OutOfCoreRows, Rows, is_dask
 from credibly.errors import FileWriteError, InputError, NewClassError
 from credibly.estimators.containers import named
 from credibly.estimators.validation import (
@@ -139,12 +138,12 @@ def stored_rows(X: Any, y: Any, sample_weight: Any, offset: Any = None, *, offse
 
 def lazy_rows(X: Any, *beside: Any) -> Any:
     """Rows of a Dask array or frame, with labels, weights and offsets where there are any."""
-    from credibly.data.dask import rows_of
+    from credibly.data.dask import DaskRows
 
-    return rows_of(X, *beside)
+    return DaskRows(X, *beside)
 
 
-def read_names(estimator: BaseEstimator, source: Stored, *, reset: bool) -> None:
+def read_names(estimator: BaseEstimator, source: OutOfCoreRows, *, reset: bool) -> None:
     """Keep the names of the columns, or compare them with those of the fit."""
     names = source.names
     if reset:
@@ -164,7 +163,7 @@ def read_names(estimator: BaseEstimator, source: Stored, *, reset: bool) -> None
         raise InputError(f"The columns are not those of the fit ({what}); it had {named(expected)}.")
 
 
-def as_in_fit(estimator: BaseEstimator, source: Stored) -> Any:
+def as_in_fit(estimator: BaseEstimator, source: OutOfCoreRows) -> Any:
     """The same rows with the columns of the fit, in its order, where both have names."""
     if not (source.named and hasattr(estimator, "feature_names_in_")):
         return source
@@ -172,7 +171,7 @@ def as_in_fit(estimator: BaseEstimator, source: Stored) -> Any:
 
 
 def read_stored(
-    estimator: BaseEstimator, rows: Rows, source: Stored, *, classes: ArrayLike | None = None, reset: bool = True
+    estimator: BaseEstimator, rows: Rows, source: OutOfCoreRows, *, classes: ArrayLike | None = None, reset: bool = True
 ) -> StoredTable:
     """Classes and columns of rows that are not in memory, in one pass, or an error that names the place."""
     read_names(estimator, source, reset=reset)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from credibly.data.source import LARGEST, SMALLEST, Block, Rows, Stored, add
+from credibly.data.rows import LARGEST, SMALLEST, Block, OutOfCoreRows, Rows, add
 from credibly.errors import InputError
 from credibly.estimators.containers import as_numbers
 from credibly.estimators.stored import AnyTraining, StoredTraining, first_pass, read_names
@@ -64,7 +64,7 @@ def read_targets(
 
 
 def read_stored_targets(
-    estimator: BaseEstimator, family: Family, rows: Rows, source: Stored, *, reset: bool = True
+    estimator: BaseEstimator, family: Family, rows: Rows, source: OutOfCoreRows, *, reset: bool = True
 ) -> Targets:
     """Columns and targets of rows that are not in memory, in one pass, or an error that names the place."""
     read_names(estimator, source, reset=reset)
@@ -92,7 +92,7 @@ def _block_constant(block: Block, family: Family) -> tuple[float]:
     y = np.asarray(block.y, dtype=float)
     try:
         if not np.isfinite(y).all():
-            first = block.start.told(int(np.argmin(np.isfinite(y))))
+            first = block.start.describe(int(np.argmin(np.isfinite(y))))
             raise InputError(f"the target is NaN, missing or infinite in some rows, first in {first}; drop those.")
         _check_magnitude(y)
         if isinstance(family, Binomial):

@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
 )
 
 from credibly.data.columns import Columns, describe
-from credibly.data.source import LARGEST, SMALLEST, Code, MemoryRows, Rows, Start
+from credibly.data.rows import LARGEST, SMALLEST, Code, MemoryRows, Rows, Start
 from credibly.errors import CellTypeError, InputError, NewClassError
 from credibly.estimators.containers import (
     ENCODE,
@@ -327,7 +327,7 @@ def refuse_missing_labels(y: ArrayLike, start: Start | None = None) -> None:
     missing = np.flatnonzero([is_missing(label) for label in array] if array.dtype == object else np.isnan(array))
     if missing.size:
         few = f" in {missing.size} of {len(array)} rows" if start is None else ""
-        first = f"row {missing[0]}" if start is None else start.told(int(missing[0]))
+        first = f"row {missing[0]}" if start is None else start.describe(int(missing[0]))
         raise InputError(
             f"y has missing labels (None or NaN){few}, the first in {first}: drop those rows. (Generative models can "
             "learn from unlabelled rows; this one cannot.)"
@@ -370,7 +370,7 @@ def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "", st
         if bad.any():
             found.append(f"{what} in column {named(np.asarray(names)[bad])}")
     if found:
-        row = "" if start is None else f"; first in {start.told(first_row(~np.isfinite(X)))}"
+        row = "" if start is None else f"; first in {start.describe(first_row(~np.isfinite(X)))}"
         place = f" ({where}{row})" if where else ""
         raise InputError(
             f"X contains {' and '.join(found)}{place}. This model needs finite numbers: drop or impute those cells. "

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array, vstack
 
 from credibly.data.columns import Columns
 from credibly.data.memory import refuse_beyond_memory
-from credibly.data.source import Block, MemoryRows, Rows
+from credibly.data.rows import Block, MemoryRows, Rows
 from credibly.errors import InputError
 from credibly.estimators.problem import Learnt, PriorChoice, Problem
 from credibly.inference.frame import Frame

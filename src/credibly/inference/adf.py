@@ -20,7 +20,7 @@ from typing import Self
 import numpy as np
 from scipy.linalg import blas, rq
 
-from credibly.data.source import Block, Rows
+from credibly.data.rows import Block, Rows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.objective import scores
 from credibly.inference.posterior import Gaussian, InferenceResult
@@ -194,7 +194,7 @@ def adf(likelihood: Likelihood, prior: Gaussian, rows: Rows, family: type[Belief
 
     Examples
     --------
-    >>> from credibly.data.source import MemoryRows
+    >>> from credibly.data.rows import MemoryRows
     >>> from credibly.model.likelihoods import BernoulliProbit
     >>> prior = Gaussian(np.zeros(1), PSD(np.eye(1)))
     >>> result = adf(BernoulliProbit(), prior, MemoryRows(np.array([[1.0]]), np.array([1.0])))

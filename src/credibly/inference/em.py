@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import entr
 
-from credibly.data.source import Block, Rows
+from credibly.data.rows import Block, Rows
 from credibly.inference.conjugate import Joint, JointSums, Rule
 from credibly.model.class_conditionals.base import ClassConditional, Density, NotDetermined
 from credibly.numerics.arrays import Array, Codes

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import Block, Rows, add
+from credibly.data.rows import Block, Rows, add
 from credibly.inference.contrasts import centring
 from credibly.inference.laplace import Controls, laplace, sampled_start
 from credibly.inference.objective import Objective, score

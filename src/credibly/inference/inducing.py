@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import Block, MemoryRows, Sums, add
+from credibly.data.rows import Block, MemoryRows, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.inducing_points import independent_points
 from credibly.model.kernels import Kernel

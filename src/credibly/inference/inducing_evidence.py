@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.inference.inducing import InducingPrior
 from credibly.inference.inducing_latents import InducingLatents, inducing_laplace, inducing_propagation
 from credibly.inference.inducing_points import independent_points

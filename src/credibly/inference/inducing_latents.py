@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import Sums
+from credibly.data.rows import Sums
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.inducing import InducingPrecision, InducingPrior, Part
 from credibly.inference.inducing_posterior import InducingGaussian

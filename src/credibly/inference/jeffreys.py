@@ -15,7 +15,7 @@ from functools import partial, singledispatch
 
 import numpy as np
 
-from credibly.data.source import Block, Sums, add
+from credibly.data.rows import Block, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.contrasts import Contrast
 from credibly.inference.laplace import Controls, laplace

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import block_diag
 from scipy.special import betaln
 
-from credibly.data.source import Block, Sums, add
+from credibly.data.rows import Block, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import Controls, laplace
 from credibly.inference.objective import Objective, information, row_slopes, score, scores

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian, InferenceResult

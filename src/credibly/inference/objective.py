@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import Block, Rows, Sums, add
+from credibly.data.rows import Block, Rows, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.contrasts import CANCELLED, ROUGH, ClassWeights, Contrast
 from credibly.inference.frame import Frame

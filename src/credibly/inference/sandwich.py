@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import Block, Sums, add
+from credibly.data.rows import Block, Sums, add
 from credibly.inference.objective import Objective, block_gram, row_slopes, scores
 from credibly.model.likelihoods import BernoulliLogit, Categorical
 from credibly.model.likelihoods.family_likelihood import CanonicalForm, FamilyLikelihood, ThresholdForm, between

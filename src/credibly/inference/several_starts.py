@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import Block, MemoryRows
+from credibly.data.rows import Block, MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.laplace import Controls, laplace, sampled_start
 from credibly.inference.objective import Objective, row_slopes

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from credibly.data.source import Block, Rows, add
+from credibly.data.rows import Block, Rows, add
 from credibly.inference.label_noise import JointObjective
 from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian

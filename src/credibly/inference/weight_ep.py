@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.data.source import Block, Rows, Sums, add
+from credibly.data.rows import Block, Rows, Sums, add
 from credibly.inference.laplace import Controls
 from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.inference.sites import GOAL, Sites, SiteState, cavities_of, matched, settle, tilted_of
@@ -139,7 +139,7 @@ def weight_ep(
 
     Examples
     --------
-    >>> from credibly.data.source import MemoryRows
+    >>> from credibly.data.rows import MemoryRows
     >>> from credibly.model.likelihoods import BernoulliProbit
     >>> prior, y = Gaussian(np.zeros(1), PSD(np.eye(1))), np.array([1.0])
     >>> rows = MemoryRows(np.array([[1.0]]), y)

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from scipy.sparse import csr_array
 
-from credibly.data.source import Block, MemoryRows, Rows
+from credibly.data.rows import Block, MemoryRows, Rows
 from credibly.data.threads import default_threads, in_order, single_threaded_blas
 from credibly.errors import InputError
 from credibly.inference.contrasts import sum_to_zero

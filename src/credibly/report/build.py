@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from credibly.comparison.progress import Progress
 from credibly.comparison.result import Comparison
 from credibly.data.files import write_errors, written_whole
+from credibly.data.progress import Progress
 from credibly.diagnostics.inputs import check_level, whole
 from credibly.errors import InputError
 from credibly.report import asked, performance, provenance
@@ -162,10 +162,10 @@ def _check(about: About, settings: Settings) -> None:
 def _parts(material: Material) -> dict[str, Any]:
     """Everything that the template shows."""
     steps = performance.n_folds(material) + 2 + FIGURES
-    with Progress(steps, "steps of the report") as progress:
+    with Progress(steps, "report", " steps") as progress:
 
         def tick() -> None:
-            progress.done = min(progress.done + 1, steps)
+            progress.update()
 
         said = answer(material)
         tick()

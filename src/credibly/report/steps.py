@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from credibly.data.columns import describe
-from credibly.data.source import MemoryRows
+from credibly.data.rows import MemoryRows
 from credibly.numerics.arrays import Array
 from credibly.report.categories import Group
 from credibly.report.material import Material

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from credibly.data.source import LARGEST
+from credibly.data.rows import LARGEST
 from credibly.errors import TableError
 
 if TYPE_CHECKING:

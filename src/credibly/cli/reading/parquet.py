@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,17 +21,17 @@ from credibly.tables.columns import shortened
 if TYPE_CHECKING:
     import pandas as pd
 
+    from credibly.data.parquet import File
+
 CELLS_IN_A_BLOCK = 1 << 21
-INDEX = re.compile(r"__index_level_\d+__")  # what pandas makes of row names
-THRIFT_LIMIT = 1 << 28  # bytes and items of metadata, so that a damaged file cannot ask for all memory
 
 
 class ParquetTable(NamedTuple):
     """A Parquet table that is about to be read."""
 
     source: Source
-    file: Any
-    columns: list[str]
+    file: File
+    columns: dict[str, str]  # the name without spaces around it, and the name in the file
     notes: tuple[str, ...]
 
     @classmethod
@@ -40,9 +39,9 @@ class ParquetTable(NamedTuple):
         """Read the metadata, and check that the columns are there and can be read."""
         file, names = opened(source)
         kept = _without_row_names(names)
-        chosen = chosen_columns(kept, columns, source.name)
-        _refuse_types(file.schema_arrow, {name: names[name] for name in chosen}, source.name)
-        if not file.metadata.num_rows:
+        chosen = {name: names[name] for name in chosen_columns(kept, columns, source.name)}
+        _refuse_types(file.schema, chosen, source.name)
+        if not file.n_rows:
             raise TableError(f"{source.name} has columns but no rows.")
         left = [f"Row names ({name}) were left out." for name in names if name not in set(kept)]
         spaces = [repr(raw) for name, raw in names.items() if raw != name]
@@ -52,71 +51,31 @@ class ParquetTable(NamedTuple):
 
     def blocks(self, progress: Progress | None = None) -> Iterator[dict[str, Any]]:
         """Some rows at a time, column by column."""
-        done, total = 0, self.file.metadata.num_rows
-        for group in range(self.file.num_row_groups):
-            for batch in self._group(group):
-                done += batch.num_rows
-                yield dict(zip(self.columns, batch.columns, strict=True))
-                if progress is not None:
-                    progress(self.source.size * done // max(total, done), self.source.size)
-        if done != total:
-            raise TableError(f"{self.source.name} is damaged: it holds {done} of the {total} rows that it announces.")
-
-    def _group(self, group: int) -> Iterator[Any]:
-        import pyarrow as pa
-
-        raw = _names(self.file.schema_arrow, self.source.name)
-        size = max(1, min(1 << 16, CELLS_IN_A_BLOCK // max(1, len(self.columns))))
-        try:
-            places = [raw[name] for name in self.columns]
-            for batch in self.file.iter_batches(size, row_groups=[group], columns=places):
-                batch.validate(full=True)
-                yield batch.select(places)
-        except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, MemoryError) as error:
-            if isinstance(error, TableError):
-                raise
-            raise TableError(
-                f"{self.source.name} is damaged in row group {group + 1} of {self.file.num_row_groups}: "
-                f"{_first_line(error)} Fetch or make the file again."
-            ) from error
+        done, size = 0, max(1, min(1 << 16, CELLS_IN_A_BLOCK // max(1, len(self.columns))))
+        for batch in self.file.batches(list(self.columns.values()), size):
+            done += batch.num_rows
+            yield dict(zip(self.columns, batch.columns, strict=True))
+            if progress is not None:
+                progress(self.source.size * done // self.file.n_rows, self.source.size)
 
 
-def opened(source: Source) -> tuple[Any, dict[str, str]]:
+def opened(source: Source) -> tuple[File, dict[str, str]]:
     """A Parquet file, and its columns: the name without spaces around it, and the name in the file."""
-    import pyarrow as pa
-    from pyarrow import parquet
+    from credibly.data.parquet import File
 
-    try:
-        file = parquet.ParquetFile(
-            source.path,
-            thrift_string_size_limit=THRIFT_LIMIT,
-            thrift_container_size_limit=THRIFT_LIMIT,
-            page_checksum_verification=True,
-        )
-        return file, _names(file.schema_arrow, source.name)
-    except (pa.ArrowException, OSError, ValueError, OverflowError, KeyError, MemoryError) as error:
-        if isinstance(error, TableError):
-            raise
-        raise TableError(
-            f"{source.name} begins like a Parquet file, but is cut off or damaged: {_first_line(error)} "
-            "Fetch or make the file again."
-        ) from error
+    file = File.of(source.path, source.name)
+    return file, _names(file.schema, source.name)
 
 
 def column_names(source: Source) -> list[str]:
     """The columns of a Parquet file, row names left out."""
-    file, names = opened(source)
-    file.close()
-    return _without_row_names(names)
+    return _without_row_names(opened(source)[1])
 
 
 def _without_row_names(names: Iterable[str]) -> list[str]:
-    return [name for name in names if not INDEX.fullmatch(name)]
+    from credibly.data.parquet import ROW_NAMES
 
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".")[:200] + "."
+    return [name for name in names if not ROW_NAMES.fullmatch(name)]
 
 
 def _names(schema: Any, where: str) -> dict[str, str]:
@@ -268,7 +227,7 @@ def _converted_blocks(
             yield rows, {name: converted(name, it, types.get(name), options, rows) for name, it in block.items()}
         except NotANumber as error:
             raise _refuse_cell(error, table.source.name) from None
-        rows += len(block[table.columns[0]])
+        rows += len(next(iter(block.values())))
 
 
 class _Text(TextParts):
