@@ -15,12 +15,11 @@ log Z   log evidence, by bridge sampling between the draws and the Gaussian of t
 """
 
 import warnings
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import helmert
-from scipy.special import expit, log_softmax, logsumexp, softmax
+from scipy.special import log_softmax, logsumexp, softmax
 from scipy.stats import multivariate_normal
 from sklearn.preprocessing import StandardScaler
 
@@ -146,10 +145,6 @@ def standardized(name: str) -> tuple[np.ndarray, np.ndarray]:
     return StandardScaler().fit_transform(found.X), found.y
 
 
-def path_of(name: str, scale: str) -> Path:
-    return REFERENCES / f"{name}-{scale}.npz"
-
-
 def make_reference(name: str, scale: str) -> Reference:
     X, y = standardized(name)
     problem = Problem.of(X, y, FIXED if scale == "fixed" else learnt_scale(X, y))
@@ -157,11 +152,7 @@ def make_reference(name: str, scale: str) -> Reference:
     chains = found["U"]  # (chains, draws, K − 1, d + 1)
     U = chains.reshape(-1, *chains.shape[2:])
     w = problem.weights(U)
-    if problem.classes == 2:
-        p1 = np.mean([expit(part[:, 0] @ problem.Phi.T).mean(axis=0) for part in np.array_split(U, 20)], axis=0)
-        p = np.c_[1 - p1, p1]
-    else:
-        p = np.mean([softmax(problem.Phi @ u.T @ problem.H, axis=1) for u in U], axis=0)
+    p = np.mean([softmax(problem.Phi @ u.T @ problem.H, axis=1) for u in U], axis=0)
     flat = chains.reshape(*chains.shape[:2], -1)
 
     def log_joint(draws: np.ndarray) -> np.ndarray:
@@ -174,7 +165,7 @@ def make_reference(name: str, scale: str) -> Reference:
 
 def reference(name: str, scale: str) -> Reference:
     """The exact posterior, from its file or from long chains."""
-    path = path_of(name, scale)
+    path = REFERENCES / f"{name}-{scale}.npz"
     if not path.exists():
         REFERENCES.mkdir(parents=True, exist_ok=True)
         np.savez_compressed(path, **make_reference(name, scale)._asdict())

@@ -171,6 +171,10 @@ an averaged probability of a training row; *evidence* the error of the log evide
 FIELDS = {"shift": "{:.2f}", "ratio": "{:.2f}", "probability": "{:.3f}", "evidence": "{:+.2f}"}
 
 
+def cells(record: Record) -> list[str]:
+    return [text.format(record[field]).replace("-", "−") for field, text in FIELDS.items()]
+
+
 def distances(records: Iterable[Record]) -> str:
     last: dict[tuple[str, str, str], Record] = {(r["set"], r["scale"], r["inference"]): r for r in records}
     fine = {key: record for key, record in last.items() if "error" not in record}
@@ -182,14 +186,13 @@ def distances(records: Iterable[Record]) -> str:
         for scale in ("fixed", "learnt"):
             kept = [record for (_, s, r), record in fine.items() if (s, r) == (scale, rung)]
             if kept:
-                worst = [max((record[field] for record in kept), key=abs) for field in FIELDS]
-                cells = [text.format(value) for text, value in zip(FIELDS.values(), worst, strict=True)]
-                summary.append([f'`"{rung}"`, {scale} scale', str(len(kept)), *cells])
+                worst = {field: max((record[field] for record in kept), key=abs) for field in FIELDS}
+                summary.append([f'`"{rung}"`, {scale} scale', str(len(kept)), *cells(worst)])
     for name, scale in sorted({key[:2] for key in fine}):
         row = [f"{name}, {scale}"]
         for rung in present:
             record = fine.get((name, scale, rung))
-            row.append(" · ".join(t.format(record[f]) for f, t in FIELDS.items()) if record else "–")
+            row.append(" · ".join(cells(record)) if record else "–")
         detail.append(row)
     head = ["the worst of all sets", "sets", "shift", "width", "probability", "evidence"]
     columns = ["shift · width · probability · evidence", *(f'`"{rung}"`' for rung in present)]
