@@ -10,7 +10,7 @@ PYTEST_ARGS ?= -n auto
 .DEFAULT_GOAL := help
 .NOTPARALLEL:            # two pips in one environment would fight
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-oldest test-newest coverage mutation check format bench bench-full docs
+.PHONY: help demo test test-slow test-oldest test-newest coverage mutation check format bench bench-full honesty docs
 .PHONY: clean distclean force
 
 help:  ## this list
@@ -69,9 +69,11 @@ $(BENCH): pyproject.toml benchmarks/requirements.txt $(BENCH_MADE)
 	$(BENCH_RUN) -m pip install --quiet --requirement benchmarks/requirements.txt --editable '.[data,dask,plots]'
 	@touch $@
 
-# The oldest releases that pyproject.toml allows, and the newest that there are: one environment each, too.
+# The oldest releases that pyproject.toml allows, the newest that there are, and the data of `make honesty`: one
+# environment each, too.
 OLDEST := .venv-oldest/.installed-test
 NEWEST := .venv-newest/.installed-test
+HONESTY := .venv-honesty/.installed
 
 # The newest Python that starts here, on the path or kept by pyenv.
 NEWER := 3.15 3.14 3.13 3.12
@@ -79,11 +81,12 @@ PYTHON_NEWEST ?= $(shell for it in $(NEWER); do for python in python$$it "$${PYE
 	do if "$$python" -c "" 2>/dev/null; then echo "$$python"; exit; fi; done; done; echo $(PYTHON))
 .venv-oldest/.made: WITH = $(PYTHON)
 .venv-newest/.made: WITH = $(PYTHON_NEWEST)
+.venv-honesty/.made: WITH = $(PYTHON)
 
 belongs_here = $(filter $(CURDIR),$(shell .venv-$(1)/bin/python -c "" 2>/dev/null && cat .venv-$(1)/.made 2>/dev/null))
-$(foreach it,oldest newest,$(if $(call belongs_here,$(it)),,$(eval .venv-$(it)/.made: force)))
+$(foreach it,oldest newest honesty,$(if $(call belongs_here,$(it)),,$(eval .venv-$(it)/.made: force)))
 
-.venv-oldest/.made .venv-newest/.made:
+.venv-oldest/.made .venv-newest/.made .venv-honesty/.made:
 	rm -rf $(@D)
 	$(WITH) -m venv $(@D)
 	@echo '*' > $(@D)/.gitignore
@@ -96,6 +99,10 @@ $(OLDEST): pyproject.toml tests/oldest.py .venv-oldest/.made
 
 $(NEWEST): pyproject.toml .venv-newest/.made
 	$(@D)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable '.[test]'
+	@touch $@
+
+$(HONESTY): pyproject.toml benchmarks/requirements-honesty.txt .venv-honesty/.made
+	$(@D)/bin/python -m pip install --quiet --requirement benchmarks/requirements-honesty.txt --editable '.[data,plots]'
 	@touch $@
 
 # What is run there: scikit-learn's checks of every public estimator, the contracts, the files of models, the laws.
@@ -138,6 +145,9 @@ bench: $(BENCH)  ## credibly against its peers, some ten minutes; writes docs/be
 bench-full: $(BENCH)  ## … all shapes and all peers: hours, on a machine that does nothing else
 	$(BENCH_RUN) -m benchmarks full $(BENCH_ARGS)
 
+honesty: $(HONESTY)  ## held-out log loss of the defaults on sixty data sets, distance to exact; hours, goes on where it ended (HONESTY_ARGS="--quick")
+	$(<D)/bin/python -m benchmarks.honesty $(HONESTY_ARGS)
+
 coverage: $(DEV)  ## lines and branches that the tests reach in the rooms that compute numbers; fails below 95 %
 	@rm -rf .coverage .coverage.*
 	$(RUN) -m pytest tests src $(PYTEST_ARGS) --cov --cov-report=
@@ -164,4 +174,4 @@ clean:  ## remove what the other targets made, but for the environment
 	find src tests docs benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 distclean: clean  ## … and the environment too
-	rm -rf $(VENV) $(BENCH_VENV) .venv-oldest .venv-newest
+	rm -rf $(VENV) $(BENCH_VENV) .venv-oldest .venv-newest .venv-honesty
