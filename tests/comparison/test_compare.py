@@ -261,9 +261,8 @@ def test_the_average_is_that_of_the_probabilities(found, weights):
     average = found.average(weights)
     column = {"probability": "probability", "stacking": "stacking_weight"}[weights]
     shares = found.to_frame()[column]
-    by_hand = logsumexp(
-        [np.log(shares[name]) + model.predict_log_proba(X) for name, model in found.models_.items()], axis=0
-    )
+    parts = np.array([model.predict_log_proba(X) for model in found.models_.values()])
+    by_hand = logsumexp(parts, axis=0, b=shares[list(found.models_)].to_numpy()[:, None, None])
     assert_allclose(average.predict_log_proba(X), by_hand, rtol=1e-9)
     assert_allclose(average.predict_proba(X), np.exp(average.predict_log_proba(X)))
     assert_allclose(average.predict_proba(X).sum(axis=1), 1.0)
