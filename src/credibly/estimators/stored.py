@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
@@ -303,7 +303,7 @@ def resumable(estimator: BaseEstimator, path: Any) -> Iterator[Walk]:
         raise InputError(f"resume must be the path of a file, or None; got {path!r}.")
     choices = {name: value for name, value in estimator.get_params(deep=False).items() if name != "verbose"}
     checkpoint = Checkpoint(
-        path, {"model": type(estimator).__name__, "parameters": joblib.hash(choices), "version": __version__}
+        path, {"model": type(estimator).__name__, "parameters": _digest(choices), "version": __version__}
     )
     try:
         yield checkpoint.record
@@ -313,6 +313,25 @@ def resumable(estimator: BaseEstimator, path: Any) -> Iterator[Walk]:
         checkpoint.discard()
         raise
     checkpoint.delete()
+
+
+def _digest(choices: Any) -> str:
+    """What the arguments of two estimators that are alike have in common."""
+    return sha256(repr(_plain(choices)).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A value by what it is made of: arrays in full, objects by their attributes, so that no address is in it."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, Mapping):
+        return sorted((str(name), _plain(part)) for name, part in value.items())
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    if hasattr(value, "dist") and hasattr(value, "kwds"):  # a frozen distribution of SciPy
+        return value.dist.name, _plain(value.args), _plain(value.kwds)
+    state = getattr(value, "__dict__", None)
+    return (type(value).__name__, _plain(state)) if state else repr(value)
 
 
 def recorded(training: AnyTraining, walk: Walk, n_jobs: int | None) -> AnyTraining:
