@@ -219,11 +219,8 @@ class LinearModel(ExportMixin, BaseEstimator):
             return q.effective_parameters
         if prior is None:
             return float(max(1, self._shape.n_outputs - 1) * self._shape.per_output)
-        plus, minus = prior.roots(q.mean)
-        shrunk = float((q.precision.half_solve(np.asfortranarray(plus)) ** 2).sum())
-        if minus.size:  # LAPACK complains on the terminal of no columns at all
-            shrunk -= float((q.precision.half_solve(np.asfortranarray(minus)) ** 2).sum())
-        return q.mean.size - shrunk
+        plus, minus = (q.precision.half_solve(np.asfortranarray(root)) for root in prior.roots(q.mean))
+        return float(q.mean.size - (plus**2).sum() + (minus**2).sum())
 
     @property
     def loo_log_proba_(self) -> Array:

@@ -115,6 +115,8 @@ class PSD(Definite):
 
     def half_solve(self, b: Array) -> Array:
         """L⁻¹ b, so that bᵀ A⁻¹ b is its squared length."""
+        if not b.size:  # of which LAPACK complains on the terminal
+            return np.zeros(b.shape)
         return np.asarray(lapack.dtrtrs(self.factor, b, lower=1)[0]).reshape(b.shape)
 
     def half_solve_scaled(self, s: Array, b: Array) -> Array:
