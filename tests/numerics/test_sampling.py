@@ -276,7 +276,8 @@ def test_trajectories_that_leave_the_domain_are_rejected_and_counted():
         return value, np.where(z > -0.5, -z, np.nan)
 
     chains, rng = run(half, 1)
-    assert chains.divergences > 0
+    assert chains.converged
+    assert chains.exits > 0
     assert chains.points.min() > -0.5
     assert np.isfinite(chains.log_density).all()
     known = truncnorm(-0.5, np.inf)
@@ -295,6 +296,7 @@ def test_lost_energy_is_a_rejection():
     settings = replace(CHAIN_SETTINGS, spread=0.5)
     chains, _ = run(walled, 1, settings=settings)
     assert chains.divergences > 0
+    assert chains.exits == 0
     assert np.abs(chains.points).max() <= 2.0
     var, error = mean_and_error(chains.points[:, :, 0] ** 2)
     assert abs(var - truncnorm(-2, 2).var()) < 5 * error
