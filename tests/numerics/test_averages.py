@@ -394,14 +394,6 @@ def test_moments_of_the_softmax_are_averages_over_its_scores(K: int):
             assert_allclose(product[row], q.T @ q / len(q), rtol=0, atol=atol)
 
 
-def test_more_points_bring_the_moments_closer():
-    rng = np.random.default_rng(0)
-    m, V = rng.normal(size=(1, 8)), wishart(rng, 8, 4.0, 9)[None]
-    exact = softmax(m, V)
-    few, many = (np.abs(softmax_moments(m, V, size=size).proba - exact).max() for size in (128, 8192))
-    assert many < few / 4
-
-
 # --- any likelihood of one score ----------------------------------------------------------------------------
 
 CAUCHY = Factor(lambda y, f: special.log_cauchy_cdf((2 * y - 1) * f))

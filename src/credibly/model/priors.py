@@ -62,6 +62,8 @@ class Normal:
     cov : array, optional
         Prior covariance of the same three sizes; d×d leaves the intercept to `intercept_scale`; what is given for
         one weight vector is shared by all K classes. Takes the place of `scale`.
+    standardized : bool
+        Whether scales are for standardized columns, with the intercept at their means, instead of data units.
 
     References
     ----------
@@ -83,17 +85,20 @@ class Normal:
         *,
         mean: ArrayLike | None = None,
         cov: ArrayLike | None = None,
+        standardized: bool = False,
     ) -> None:
         self.scale = scale
         self.intercept_scale = intercept_scale
         self.mean = mean
         self.cov = cov
+        self.standardized = standardized
 
     def __repr__(self) -> str:
         if self.cov is not None or self.mean is not None:
             size = np.size(self.mean) if self.mean is not None else len(np.atleast_1d(np.asarray(self.cov)))
             return f"Normal(mean=…, cov=…, {size} weights)"
-        return f"Normal(scale={_shown(self.scale)}, intercept_scale={self.intercept_scale})"
+        more = ", standardized=True" if self.standardized else ""
+        return f"Normal(scale={_shown(self.scale)}, intercept_scale={self.intercept_scale}{more})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Normal) and _same_arguments(self, other)
@@ -158,6 +163,8 @@ class StudentT:
         Scale of every slope, or one for each column.
     intercept_scale : float
         Scale of the intercept.
+    standardized : bool
+        Whether scales are for standardized columns, with the intercept at their means, instead of data units.
 
     References
     ----------
@@ -172,14 +179,21 @@ class StudentT:
     """
 
     def __init__(
-        self, df: float = 7.0, scale: ArrayLike = DEFAULT_SCALE, intercept_scale: float = DEFAULT_INTERCEPT_SCALE
+        self,
+        df: float = 7.0,
+        scale: ArrayLike = DEFAULT_SCALE,
+        intercept_scale: float = DEFAULT_INTERCEPT_SCALE,
+        *,
+        standardized: bool = False,
     ) -> None:
         self.df = df
         self.scale = scale
         self.intercept_scale = intercept_scale
+        self.standardized = standardized
 
     def __repr__(self) -> str:
-        return f"StudentT(df={self.df}, scale={_shown(self.scale)}, intercept_scale={self.intercept_scale})"
+        more = ", standardized=True" if self.standardized else ""
+        return f"StudentT(df={self.df}, scale={_shown(self.scale)}, intercept_scale={self.intercept_scale}{more})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StudentT) and _same_arguments(self, other)

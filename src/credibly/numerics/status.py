@@ -66,6 +66,10 @@ class Status(Enum):
         "Expectation propagation did not settle within max_iter sweeps; the state that was nearest to a fixed point is "
         "reported. Raise max_iter, use a smaller kernel variance, or inference='laplace'."
     )
+    CHAINS_NOT_MIXED = (
+        "The chains had not mixed when the budget of passes ran out (rhat_ and ess_ say how far they are): means, "
+        "intervals and evidence are uncertain. Raise max_passes, or use a tighter prior or fewer columns."
+    )
     UNTRUSTWORTHY = (
         "The posterior is too far from every approximation tried (k-hat above 0.7), so means, intervals and evidence "
         "are those of the nearest one and uncertain. Use inference='auto' if that was not it, a tighter prior, fewer "
@@ -105,6 +109,7 @@ class Status(Enum):
 
 
 _NOT_GOOD = {
+    Status.CHAINS_NOT_MIXED,
     Status.AWAY_FROM_MODE,
     Status.DISPERSION_AT_BOUND,
     Status.EDGE_OF_DOMAIN,

@@ -18,10 +18,11 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from credibly.model.likelihoods.base import Expansion, Likelihood, Slopes
+from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slopes
 from credibly.model.likelihoods.categorical import Categorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.averages import LabelAverages, Tilted
+from credibly.numerics.softmax_averages import score_nodes
 from credibly.numerics.special import log_softmax
 
 
@@ -257,6 +258,17 @@ class NoisyCategorical:
         """-∇∇ log q = r(diag(p) - ppᵀ) - r(1 - r)ddᵀ, (n, K, K); indefinite where a flip is the better explanation."""
         r, d = at.kept[..., None, None], at.direction
         return np.asarray(r * self.base.curvature(at.proba) - r * (1 - r) * d[..., :, None] * d[..., None, :])
+
+    def averaged(self, y: Codes, m: Array, V: Array) -> Averaged:
+        """Averages of log p(y | f), its gradient (n, K) and its curvature (n, K, K) over f ~ N(m, V), at nodes."""
+        n, K = m.shape
+        log_prob, grad, curvature = np.empty(n), np.empty((n, K)), np.empty((n, K, K))
+        for rows, f, weights in score_nodes(m, V, cells=K):
+            at = self.expand(np.asarray(y)[rows, None], f.swapaxes(1, 2))
+            log_prob[rows] = at.log_prob @ weights
+            grad[rows] = np.einsum("nsk,s->nk", at.grad, weights)
+            curvature[rows] = np.einsum("nsjk,s->njk", self.curvature(at), weights)
+        return Averaged(log_prob, grad, curvature)
 
     def information(self, f: Array) -> Array:
         r"""The curvature expected over labels, :math:`\sum_y q_y r_y^2 d_y d_y^T`, (n, K, K)."""

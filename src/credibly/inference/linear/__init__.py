@@ -1,0 +1,1 @@
+"""Models linear in their columns: from data and a specification to one frozen fit."""

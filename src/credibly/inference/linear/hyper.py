@@ -1,0 +1,539 @@
+r"""What is learnt beside the weights: prior scales, dispersion, flip probabilities, as one θ of highest evidence.
+
+Notation
+--------
+=====  =====================================================================  =======
+θ      log prior scales, then parameters of the likelihood (unbounded)        (T,)
+H, h   the log likelihood as an approximation sees it: hᵀx - ½xᵀHx + const    (M, M)
+τ      prior precisions of the coefficients, e^(-2θ)                          (d,)
+m, Σ   mean and covariance of the posterior                                   (M,)
+c      gradient of tr(Σ I(x)) in x, I the information of the rows (Laplace)   (M,)
+=====  =====================================================================  =======
+
+With EP and variational inference the evidence is stationary in the approximation, so its slope in a log scale is that
+of the prior alone, Σ τ(m² + Σ_jj) - 1; with Laplace the mode moves along. Between two fits the likelihood is frozen as
+the quadratic (H, h) that the last one saw, over which scales are searched without a pass.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from credibly.data.rows import Block, Sums
+from credibly.errors import NotPositiveDefinite
+from credibly.inference.gaussian import Gaussian
+from credibly.inference.linear.approximation import Approximation
+from credibly.inference.linear.objective import DataGaussian, Objective, by_weights, class_scores, scores
+from credibly.inference.linear.priors import PriorDensity, ScaledPriors
+from credibly.model.likelihoods import Categorical, Likelihood
+from credibly.model.likelihoods.kinds import AnyLikelihood
+from credibly.numerics.arrays import Array
+from credibly.numerics.differences import central_gradient, hessian_of_values, richardson
+from credibly.numerics.linalg import PSD
+from credibly.numerics.quadrature import gauss_hermite
+from credibly.numerics.special import LOG_2PI, log_sum_exp
+from credibly.numerics.status import Status
+
+LOG_SCALE_BOUNDS = (float(np.log(1e-3)), float(np.log(1e3)))
+SCALE_SPREAD = 1.0  # of the log-normal prior, median 1, under which scales are integrated out
+GRID = np.linspace(*LOG_SCALE_BOUNDS, 28)  # of one log scale: the evidence may have several maxima
+MOST_ROUNDS = 12  # of a search over quadratics, each ended by a fit,
+MOST_BRIEF_ROUNDS = 30  # or by a few steps of one
+NEAR = 0.02  # in log scale: proposals so close to each other are worth a whole fit
+MOST_FROZEN = 4  # of them, where there are several scales
+FLAT = 1e-7  # nats per unit of θ: the slope at which a search ends
+ROUGHLY_FLAT = 2e-2  # … by EP and variational inference, whose own searches end earlier than Newton's
+STEEP = 10.0  # times that slope: the search has failed
+SWITCHED_OFF = 1e-6  # nats that a column may be worth whose scale is moved to its lower bound
+DIFFERENCE = 1e-2  # step in θ, for differences of fourth order: errors of 1e-9
+NODES = {1: 9, 2: 5}  # Gauss–Hermite nodes in each of so many dimensions
+AT_BOUND = 1e-6
+ROUNDING = 1e-8  # of an evidence, in its slope
+
+
+# --- choices ------------------------------------------------------------------------------------------------
+
+
+class Parameter(NamedTuple):
+    """An unbounded parameter of the likelihood."""
+
+    start: float
+    bounds: tuple[float, float]
+    log_prior: Callable[[float], float]  # declared beliefs, part of what is maximised; zero where there are none
+    weak_prior: Callable[[float], float]  # log density under which it is integrated out
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Likelihood and prior as functions of θ; nothing is free where both are given.
+
+    Parameters
+    ----------
+    likelihood : function of the likelihood's part of θ
+    prior : PriorDensity, ScaledPriors or None
+    parameters : tuple of Parameter
+    """
+
+    likelihood: Callable[[Array], AnyLikelihood]
+    prior: PriorDensity | ScaledPriors | None
+    parameters: tuple[Parameter, ...] = ()
+    at_bound: Status = Status.DISPERSION_AT_BOUND  # what to say of a parameter at its bound
+
+    @property
+    def n_scales(self) -> int:
+        """How many entries of θ are log scales; they come first."""
+        return self.prior.n_scales if isinstance(self.prior, ScaledPriors) else 0
+
+    @property
+    def start(self) -> Array:
+        """Scales of one, and what the parameters start from."""
+        return np.concatenate([np.zeros(self.n_scales), [it.start for it in self.parameters]])
+
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """Of every entry of θ."""
+        return [LOG_SCALE_BOUNDS] * self.n_scales + [it.bounds for it in self.parameters]
+
+    def at(self, theta: Array) -> tuple[AnyLikelihood, PriorDensity | None]:
+        """Likelihood and prior at θ."""
+        prior = self.prior.at(theta[: self.n_scales]) if isinstance(self.prior, ScaledPriors) else self.prior
+        return self.likelihood(theta[self.n_scales :]), prior
+
+    def log_belief(self, theta: Array) -> float:
+        """Log density of declared beliefs about parameters."""
+        pairs = zip(self.parameters, theta[self.n_scales :], strict=True)
+        return float(sum(it.log_prior(float(value)) for it, value in pairs))
+
+    def log_weak_prior(self, parameters: Array) -> float:
+        """Log density under which the likelihood's parameters are integrated out."""
+        return float(sum(it.weak_prior(float(v)) for it, v in zip(self.parameters, parameters, strict=True)))
+
+    def with_parameters(self, values: Array) -> "Choices":
+        """The same with the likelihood's parameters given."""
+        return replace(self, likelihood=lambda _: self.likelihood(values), parameters=())
+
+
+class Evaluation(NamedTuple):
+    """An approximation at some θ, what is maximised there, and its slope."""
+
+    theta: Array
+    found: Approximation
+    value: float
+    slope: Array  # (T,)
+    mode_slope: Array | None  # c, where the mode moves
+
+
+class Moments(NamedTuple):
+    """The posterior of the likelihood's parameters at the scales found, and how the weights go along."""
+
+    points: Array  # (S, T): nodes, or the maximum alone
+    share: Array  # (S,), adding to one
+    covariance: Array  # (T, T), of the Gaussian at the maximum; NaN where that is at a bound
+    moved: Array  # (M, T): derivatives of the posterior mean
+    log_ratio: float  # what integrating them adds to the log evidence
+
+    @classmethod
+    def none(cls, n_weights: int) -> "Moments":
+        """Where there are no parameters."""
+        return cls(np.empty((1, 0)), np.ones(1), np.empty((0, 0)), np.empty((n_weights, 0)), 0.0)
+
+
+class Maximum(NamedTuple):
+    """The best θ, the approximation there, and how the search went."""
+
+    theta: Array
+    found: Approximation
+    status: Status
+    parameters: Moments
+    log_integral: float  # log ∫ exp(log evidence) p(θ) dθ under weak priors
+
+
+class Run(Protocol):
+    """Inference at θ, started from an approximation near it; `brief`: a few steps only, while θ is still moving."""
+
+    def __call__(self, theta: Array, near: Approximation | None, *, brief: bool) -> Approximation: ...
+
+
+# --- the slope of the evidence ------------------------------------------------------------------------------
+
+
+def mode_slope(objective: Objective, q: Gaussian) -> Array:
+    """c: how log det of Laplace's precision moves when the mode does, in one pass over the rows."""
+    block = partial(_mode_slope_block, likelihood=objective.likelihood, at=objective.in_data_units(q))
+    return objective.free(objective.raw[0].sum(block)[0])
+
+
+def _mode_slope_block(block: Block, likelihood: AnyLikelihood, at: DataGaussian) -> Sums:
+    rows = block.counted
+    if isinstance(likelihood, Likelihood):
+        slopes = likelihood.curvature_slope(rows.y, scores(rows, at.mean), at.variance(rows.X))
+    else:
+        f, V = class_scores(rows.X, at.mean), at.class_covariance(rows.X)
+        if isinstance(likelihood, Categorical):
+            slopes = likelihood.curvature_slope(likelihood.mean(f), V)
+        else:
+            slopes = likelihood.curvature_slope(likelihood.expand(rows.y, f), V)
+    if rows.weight is not None:
+        slopes = slopes * rows.weight.reshape(-1, *(1 for _ in slopes.shape[1:]))
+    return (by_weights(rows.X, slopes, intercept=at.intercept),)
+
+
+def scale_slope(priors: ScaledPriors, theta: Array, q: Gaussian, c: Array | None) -> Array:
+    r"""Slope of the log evidence in the log scales.
+
+    .. math:: \frac{d \log Z}{d θ_g} = \sum_{j ∈ g} τ_j (m_j^2 + Σ_{jj}) - 1 - τ_j m_j (Σ c)_j
+
+    The last term, with Laplace only, is the one that is usually left out: the mode moves by 2Σ(τ m)_g, and with it the
+    curvature in -½ log det.
+
+    References
+    ----------
+    RW06 eq. 5.22–5.24, in weight space.
+    """
+    tau, m = priors.column_precision(theta), priors.columns_of(q.mean)
+    variance = priors.columns_of((q.root**2).sum(axis=0))
+    moved = 0.0 if c is None else priors.columns_of(q.precision.solve(c))
+    terms = (tau * (m**2 + variance - m * moved) - 1).sum(axis=0)
+    return np.bincount(priors.group, weights=terms, minlength=priors.n_scales).astype(float)
+
+
+# --- the evidence over a frozen likelihood ------------------------------------------------------------------
+
+
+class FrozenLikelihood:
+    """The evidence as a function of log scales, as if the log likelihood were the quadratic of one approximation.
+
+    Value and slope are exact at the θ of that approximation. With Laplace, what the determinant does when the mode
+    moves is kept to first order, by c.
+    """
+
+    def __init__(self, priors: ScaledPriors, theta: Array, found: Approximation, c: Array | None) -> None:
+        before, q = priors.at(theta), found.q
+        self.priors, self.c, self.mean = priors, c, q.mean
+        self.information = q.precision.matrix - before.precision.matrix
+        self.linear = q.precision.matrix @ q.mean - before.precision.matrix @ before.mean
+        self.constant = 0.0
+        self.constant = found.log_evidence - self(theta)[0]
+
+    def __call__(self, theta: Array) -> tuple[float, Array]:
+        """Log evidence and its slope at θ."""
+        prior = self.priors.at(theta)
+        precision = PSD.of(self.information + prior.precision.matrix, "the posterior precision")
+        q = Gaussian(precision.solve(self.linear), precision)
+        white = precision.half_solve(self.linear)
+        value = self.constant + 0.5 * (white @ white - precision.logdet + prior.precision.logdet)
+        if self.c is not None:
+            value -= 0.5 * self.c @ (q.mean - self.mean)
+        return float(value), scale_slope(self.priors, theta, q, self.c)
+
+    def loss(self, theta: Array) -> tuple[float, Array]:
+        """Minus both."""
+        value, slope = self(theta)
+        return -value, -slope
+
+
+def _best_scales(surface: FrozenLikelihood, theta: Array, *, scan: bool) -> Array:
+    """The scales of highest evidence over a frozen likelihood: of one, from the best of a grid."""
+    if scan and theta.size == 1:
+        theta = max((np.array([it]) for it in (*GRID, theta[0])), key=lambda it: surface(it)[0])
+    options = {"ftol": 1e-15, "gtol": 0.1 * FLAT, "maxiter": 500, "maxls": 50}
+    return _without_idle(surface, _lowest(surface.loss, theta, [LOG_SCALE_BOUNDS] * len(theta), options))
+
+
+def _without_idle(surface: FrozenLikelihood, theta: Array) -> Array:
+    """Scales with those of columns that tell nothing at their lower bound.
+
+    As a scale s → 0 its column drops out, and the slope falls like s²: a search may end anywhere on that plateau.
+    """
+    best = surface(theta)[0]
+    for j in np.argsort(theta):
+        if LOG_SCALE_BOUNDS[0] < theta[j] < 0:
+            without = theta.copy()
+            without[j] = LOG_SCALE_BOUNDS[0]
+            value = surface(without)[0]
+            if value >= best - SWITCHED_OFF:
+                theta, best = without, value
+    return theta
+
+
+def _lowest(
+    loss: Callable[[Array], tuple[float, Array]],
+    start: Array,
+    bounds: list[tuple[float, float]],
+    options: dict[str, Any],
+) -> Array:
+    """Where L-BFGS-B ends, downhill from a start, by values and slopes."""
+    from scipy.optimize import minimize
+
+    search: Any = minimize  # whose stubs do not know a loss that returns both
+    return np.asarray(search(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x)
+
+
+# --- the maximum --------------------------------------------------------------------------------------------
+
+
+def maximise(
+    run: Run,
+    choices: Choices,
+    objective: Callable[[Array], Objective],
+    theta: Array | None = None,
+    found: Approximation | None = None,
+    *,
+    moves: bool,
+) -> Maximum:
+    """The θ of highest evidence, and the approximation there; one run if nothing is learnt.
+
+    Parameters
+    ----------
+    run : function of θ and an approximation near it
+        Inference with the likelihood and the prior at θ.
+    choices : Choices
+    objective : function of θ
+        Whose rows tell how the mode moves.
+    theta, found : array, Approximation, optional
+        Where to start.
+    moves : bool
+        Whether the evidence depends on how the mode moves with θ (Laplace).
+    """
+    theta = choices.start if theta is None else theta
+    if not theta.size:
+        found = run(theta, found, brief=False)
+        return Maximum(theta, found, found.status, Moments.none(found.q.mean.size), found.log_evidence)
+    surface = _Surface(run, choices, objective, moves=moves, found=found)
+    best = _climbed(surface, theta) if choices.parameters else _over_scales(surface, theta)
+    return _described(surface, best)
+
+
+class _Surface:
+    """What is maximised, and its slope, at any θ; every run starts from the last one."""
+
+    def __init__(
+        self,
+        run: Run,
+        choices: Choices,
+        objective: Callable[[Array], Objective],
+        *,
+        moves: bool,
+        found: Approximation | None,
+    ) -> None:
+        self.run, self.choices, self.objective, self.moves, self.last = run, choices, objective, moves, found
+        self.flat = FLAT if moves else ROUGHLY_FLAT
+        self.slack = 0.1 * self.flat
+        self.brief, self.most_rounds = not moves, MOST_ROUNDS if moves else MOST_BRIEF_ROUNDS
+
+    def level(self, at: Evaluation) -> bool:
+        """Whether the slope inside the bounds is as good as zero."""
+        return bool(np.abs(_inner(self.choices, at)).max(initial=0.0) <= self.flat)
+
+    def frozen(self, at: Evaluation) -> "FrozenLikelihood":
+        """The evidence of scales as if the likelihood were the quadratic of one evaluation."""
+        priors = self.choices.prior
+        assert isinstance(priors, ScaledPriors)
+        return FrozenLikelihood(priors, at.theta[: priors.n_scales], at.found, at.mode_slope)
+
+    def found(self, theta: Array) -> Approximation:
+        """Inference at θ."""
+        self.last = self.run(theta, self.last, brief=self.brief)
+        return self.last
+
+    def height(self, theta: Array) -> float:
+        """Log evidence (of a flat prior: log likelihood) and declared beliefs."""
+        return self.height_of(theta, self.found(theta))
+
+    def height_of(self, theta: Array, found: Approximation) -> float:
+        """What is maximised, of one approximation."""
+        fit = found.log_likelihood if np.isnan(found.log_evidence) else found.log_evidence
+        return fit + self.choices.log_belief(theta)
+
+    def completed(self, at: Evaluation) -> Evaluation:
+        """An evaluation again, by as many steps as inference takes."""
+        self.brief, self.last = False, at.found
+        return self(at.theta)
+
+    def __call__(self, theta: Array) -> Evaluation:
+        found, n, slope, c = self.found(theta), self.choices.n_scales, np.zeros(theta.size), None
+        priors = self.choices.prior
+        if isinstance(priors, ScaledPriors):
+            c = mode_slope(self.objective(theta), found.q) if self.moves else None
+            slope[:n] = scale_slope(priors, theta[:n], found.q, c)
+        for j in range(n, theta.size):  # parameters of the likelihood: by differences of the evidence
+            step = DIFFERENCE * np.eye(theta.size)[j]
+            near = {k: self.height(theta + k * step) for k in (-2, -1, 1, 2)}
+            slope[j] = (near[-2] - near[2] + 8 * (near[1] - near[-1])) / (12 * DIFFERENCE)
+        self.last = found
+        return Evaluation(theta, found, self.height_of(theta, found), slope, c)
+
+
+def _over_scales(surface: _Surface, theta: Array) -> Evaluation:
+    """Scales alone: over frozen likelihoods, each taken where the last search ended, then over the evidence itself.
+
+    Proposals of frozen likelihoods converge linearly. One scale then goes on by the secant of the exact slope, several
+    by L-BFGS-B. Inference that converges linearly itself takes a few steps only between two proposals, and then as many
+    as it needs at the scales found.
+    """
+    best, last, reach = surface(theta), None, np.inf
+    for round_ in range(surface.most_rounds):
+        if surface.level(best) and not surface.brief:
+            break
+        proposal = None if last is None or surface.brief else _secant(last, best)
+        if proposal is None:
+            proposal = _best_scales(surface.frozen(best), best.theta, scan=round_ == 0 and not surface.brief)
+        step = proposal - best.theta
+        longest = float(np.abs(step).max())
+        if surface.brief and longest <= NEAR:
+            best, last = surface.completed(best), None
+            continue
+        if not surface.brief and theta.size > 1 and round_ >= MOST_FROZEN:
+            return _climbed(surface, best.theta)
+        new = surface(best.theta + step * min(1.0, reach / max(longest, 1e-300)))
+        if not surface.brief and new.value < best.value - surface.slack and longest > DIFFERENCE:
+            reach = 0.3 * min(longest, reach)  # too far from where the likelihood was frozen
+            surface.last = best.found
+        else:
+            best, last = new, best
+    return surface.completed(best) if surface.brief else best
+
+
+def _secant(before: Evaluation, now: Evaluation) -> Array | None:
+    """Where the slope in one log scale is zero, if it falls from one evaluation to the other."""
+    if now.theta.size > 1 or before.theta[0] == now.theta[0]:
+        return None
+    rate = (now.slope[0] - before.slope[0]) / (now.theta[0] - before.theta[0])
+    if rate >= 0:
+        return None
+    return np.asarray(np.clip(now.theta - now.slope / rate, *LOG_SCALE_BOUNDS))
+
+
+def _inner(choices: Choices, at: Evaluation) -> Array:
+    """The slope, zero where it points out of the bounds."""
+    low, high = np.array(choices.bounds).T
+    outward = ((at.theta <= low) & (at.slope < 0)) | ((at.theta >= high) & (at.slope > 0))
+    return np.where(outward, 0.0, at.slope)
+
+
+def _climbed(surface: _Surface, theta: Array) -> Evaluation:
+    """All of θ together, by L-BFGS-B over the evidence itself."""
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        try:
+            at = surface(theta)
+        except NotPositiveDefinite:  # a prior that vanishes beside the likelihood
+            return np.inf, np.zeros_like(theta)
+        return -at.value, -at.slope
+
+    options = {"ftol": 1e-14, "gtol": surface.flat, "maxiter": 100}
+    found = _lowest(loss, theta, surface.choices.bounds, options)
+    surface.brief = False
+    return surface(found)
+
+
+# --- how well θ is known ------------------------------------------------------------------------------------
+
+
+def _described(surface: _Surface, best: Evaluation) -> Maximum:
+    """The status of a search, and the evidence with θ integrated out.
+
+    Scales over the frozen likelihood, where no pass is needed; parameters of the likelihood by Gauss–Hermite nodes
+    around their maximum, the scales held.
+    """
+    choices, n = surface.choices, surface.choices.n_scales
+    log_integral, priors = best.found.log_evidence, choices.prior
+    if isinstance(priors, ScaledPriors) and n:
+        log_integral = _scales_integrated(surface.frozen(best), best.theta[:n])
+    moments = _parameter_moments(surface, best)
+    return Maximum(best.theta, best.found, _status(surface, best), moments, log_integral + moments.log_ratio)
+
+
+def _status(surface: _Surface, best: Evaluation) -> Status:
+    choices = surface.choices
+    if not best.found.status.good:
+        return best.found.status
+    if np.abs(_inner(choices, best)).max(initial=0.0) > STEEP * max(surface.flat, ROUNDING * abs(best.value)):
+        return Status.SCALES_NOT_FOUND
+    low, high = np.array(choices.bounds).T
+    at_bound = (best.theta <= low + AT_BOUND) | (best.theta >= high - AT_BOUND)
+    if at_bound[choices.n_scales :].any():
+        return choices.at_bound
+    return Status.SCALE_AT_BOUND if at_bound.any() else best.found.status
+
+
+def _scales_integrated(frozen: FrozenLikelihood, theta: Array) -> float:
+    """log ∫ exp(log Z(θ)) p(θ) dθ over log scales, p log-normal: nodes for one or two scales, Laplace for more."""
+
+    def loss(theta: Array) -> tuple[float, Array]:
+        value, slope = frozen(theta)
+        return -value - _log_normal(theta), -slope + theta / SCALE_SPREAD**2
+
+    start = np.where((theta > LOG_SCALE_BOUNDS[0]) & (theta < LOG_SCALE_BOUNDS[1]), theta, 0.0)
+    mode = _lowest(loss, start, [LOG_SCALE_BOUNDS] * len(theta), {})
+    steps = DIFFERENCE * np.eye(len(mode))
+    H = np.array([loss(mode + h)[1] - loss(mode - h)[1] for h in steps]) / (2 * DIFFERENCE)
+    try:
+        precision = PSD.of((H + H.T) / 2, "the curvature of the evidence in log scales")
+    except NotPositiveDefinite:  # no maximum inside: the prior's own width is all that is known
+        precision = PSD.diagonal(np.full(len(mode), SCALE_SPREAD**-2.0))
+    around = Gaussian(mode, precision)
+    if len(mode) > 2:
+        return -loss(mode)[0] - float(around.logpdf(mode))
+    points, log_weights = _product_nodes(len(mode))
+    at = mode + points @ precision.inverse_root
+    heights = np.array([-loss(np.clip(it, *LOG_SCALE_BOUNDS))[0] for it in at])
+    return float(log_sum_exp(log_weights + heights - around.logpdf(at)))
+
+
+def _log_normal(theta: Array) -> float:
+    z = theta / SCALE_SPREAD
+    return float(-0.5 * (z @ z) - len(z) * (0.5 * LOG_2PI + np.log(SCALE_SPREAD)))
+
+
+def _product_nodes(dim: int) -> tuple[Array, Array]:
+    """Gauss–Hermite nodes (S, dim) and log weights (S,) for standard normal coordinates."""
+    nodes, log_weights = gauss_hermite(NODES[dim])
+    points = np.stack(np.meshgrid(*[nodes] * dim), axis=-1).reshape(-1, dim)
+    return points, np.sum(np.meshgrid(*[log_weights] * dim), axis=0).ravel()
+
+
+def _parameter_moments(surface: _Surface, best: Evaluation) -> Moments:
+    """Posterior of the likelihood's parameters given the scales, and what integrating them adds to the log evidence."""
+    n, count, size = surface.choices.n_scales, len(surface.choices.parameters), best.found.q.mean.size
+    if not count:
+        return Moments.none(size)
+    unknown = Moments(best.theta[None, n:], np.ones(1), np.full((count, count), np.nan), np.zeros((size, count)), 0.0)
+
+    def found(parameters: Array) -> Approximation:
+        surface.last = best.found
+        return surface.found(np.concatenate([best.theta[:n], parameters]))
+
+    def height(parameters: Array) -> float:
+        return surface.height_of(np.concatenate([best.theta[:n], parameters]), found(parameters))
+
+    axes, at = np.eye(count), best.theta[n:]
+    try:
+        H = richardson(lambda h: hessian_of_values(height, at, axes, h), DIFFERENCE, 2).value
+        precision = PSD.of(-H, "the curvature of the evidence in the likelihood's parameters")
+    except NotPositiveDefinite:
+        return unknown
+    moved = richardson(lambda h: central_gradient(lambda it: found(it).q.mean, at, axes, h), DIFFERENCE, 2).value.T
+    around = Gaussian(at, precision)
+    here = unknown._replace(covariance=around.root.T @ around.root, moved=moved)
+    return here if np.isnan(best.found.log_evidence) else _at_nodes(surface.choices, best, here, around, found)
+
+
+def _at_nodes(
+    choices: Choices, best: Evaluation, here: Moments, around: Gaussian, found: Callable[[Array], Approximation]
+) -> Moments:
+    """The posterior of the parameters at Gauss–Hermite nodes around its maximum: it may be skewed."""
+    points, log_weights = _product_nodes(around.mean.size)
+    at = around.mean + points @ around.root
+    log_terms = np.array(
+        [
+            log_w + found(it).log_evidence + choices.log_weak_prior(it) - float(around.logpdf(it))
+            for log_w, it in zip(log_weights, at, strict=True)
+        ]
+    )
+    log_total = float(log_sum_exp(log_terms))
+    share = np.exp(log_terms - log_total)
+    return here._replace(points=at, share=share, log_ratio=log_total - best.found.log_evidence)
