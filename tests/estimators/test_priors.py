@@ -228,3 +228,10 @@ def test_a_prior_that_cannot_be_used_is_refused(prior, message):
 def test_stochastic_gradient_cannot_follow_jeffreys():
     with pytest.raises(InputError, match="sgd"):
         LOGIT(prior=Jeffreys(), solver="sgd").fit(*rows_of())
+
+
+@pytest.mark.parametrize("prior", [Normal(scale=2.5, standardized=True), StudentT(standardized=True)], ids=repr)
+@pytest.mark.parametrize("model", [LOGIT, PROBIT, BayesianGLM])
+def test_scales_of_standardized_columns_are_refused_not_read_as_data_units(model, prior):
+    with pytest.raises(InputError, match="standardized"):
+        model(prior=prior).fit(*SEPARATED)

@@ -69,6 +69,11 @@ def check_prior(choice: object) -> None:
     known = isinstance(choice, Normal | StudentT | Jeffreys) or choice is None
     if not known and not (isinstance(choice, str) and choice in {"empirical", "ard"}):
         raise InputError(f"prior must be {PRIOR_CHOICES}; got {choice!r}.")
+    if getattr(choice, "standardized", False):  # `fit_linear` takes it; these estimators read data units
+        raise InputError(
+            f"{choice!r} is not taken yet: these models read the scales of a prior in data units. Leave out "
+            'standardized=True and standardize the columns, or use prior="empirical".'
+        )
 
 
 def objective_of(problem: Problem, prior: PriorDensity | None, contrast: Array) -> Objective:
