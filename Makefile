@@ -10,7 +10,7 @@ PYTEST_ARGS ?= -n auto
 .DEFAULT_GOAL := help
 .NOTPARALLEL:            # two pips in one environment would fight
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-slow test-oldest test-newest coverage mutation check format bench bench-full honesty docs
+.PHONY: help demo test test-slow test-oldest test-newest coverage mutation check format bench honesty docs
 .PHONY: clean distclean force
 
 help:  ## this list
@@ -66,7 +66,7 @@ $(BENCH_MADE):
 	@echo '$(CURDIR)' > $@
 
 $(BENCH): pyproject.toml benchmarks/requirements.txt $(BENCH_MADE)
-	$(BENCH_RUN) -m pip install --quiet --requirement benchmarks/requirements.txt --editable '.[data,dask,plots]'
+	$(BENCH_RUN) -m pip install --quiet --requirement benchmarks/requirements.txt --editable '.[data]'
 	@touch $@
 
 # The oldest releases that pyproject.toml allows, the newest that there are, and the data of `make honesty`: one
@@ -139,11 +139,8 @@ format: $(DEV)  ## let ruff fix what it can
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-bench: $(BENCH)  ## credibly against its peers, some ten minutes; writes docs/benchmarks.md (BENCH_ARGS="--only gp" picks cases)
-	$(BENCH_RUN) -m benchmarks quick $(BENCH_ARGS)
-
-bench-full: $(BENCH)  ## … all shapes and all peers: hours, on a machine that does nothing else
-	$(BENCH_RUN) -m benchmarks full $(BENCH_ARGS)
+bench: $(BENCH)  ## credibly beside other packages, 15 minutes; writes docs/benchmarks.md (BENCH_ARGS="--only gp" prints some cases)
+	$(BENCH_RUN) -m benchmarks $(BENCH_ARGS)
 
 honesty: $(HONESTY)  ## held-out log loss of the defaults on sixty data sets, distance to exact; hours, goes on where it ended (HONESTY_ARGS="--quick")
 	$(<D)/bin/python -m benchmarks.honesty $(HONESTY_ARGS)

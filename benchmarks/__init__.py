@@ -1,7 +1,5 @@
-"""Us and the peers in one process tree: ratios, not times.
+"""Speed beside other packages (`make bench`), and honesty of the defaults (`make honesty`, in `benchmarks.honesty`).
 
-`python -m benchmarks quick` (ten minutes) and `python -m benchmarks full` run the harness: `cases` says what is
-compared and what is asked, `problems` makes the data, `peers` has one small adapter for each package, `harness` runs
-them in turns, `tables` and `plots` write docs/benchmarks.md. The other scripts measure accuracy, or what a certificate
-costs; each says how it is run.
+`speed` has the cases and goals, `problems` makes the tables, `peers` has one small function for each other package,
+`timing` runs us and them in turns, `page` writes docs/benchmarks.md.
 """

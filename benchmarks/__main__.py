@@ -1,62 +1,46 @@
-"""`python -m benchmarks quick`, `python -m benchmarks full`, `python -m benchmarks tables`.
-
-Needs the environment of `make bench` (benchmarks/requirements.txt): peers that are not installed are named as missing.
-"""
+"""`python -m benchmarks [--only WORD …] [--long]`, in the environment of `make bench`."""
 
 import argparse
-import subprocess
+import os
 import sys
 import time
-from importlib.util import find_spec
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
-from benchmarks import cases, harness, machine, plots, records, tables
+from benchmarks import page, speed
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="credibly against its peers")
-    parser.add_argument(
-        "mode", choices=("quick", "full", "tables", "list"), help="tables: write the page from earlier results"
-    )
-    parser.add_argument("--only", nargs="+", default=(), metavar="WORD", help="cases whose name holds one of these")
-    parser.add_argument("--no-page", action="store_true", help="leave docs/benchmarks.md and its pictures as they are")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="credibly beside other packages")
+    parser.add_argument("--only", nargs="+", default=[], metavar="WORD", help="cases whose name has one of these words")
+    parser.add_argument("--long", action="store_true", help="the slowest cases too")
     return parser.parse_args()
 
 
-def measure(mode: str, only: tuple[str, ...]) -> None:
-    found = cases.chosen(mode, only)
-    if not found:
-        sys.exit(f"no case is called like {' or '.join(only)}; they are: {', '.join(cases.NAMES)}")
-    print(f"{len(found)} cases, {machine.facts()['cores']} cores, load {machine.load()}")
-    start = time.perf_counter()
-    for case in found:
-        print(f"\n{case.title}", flush=True)
-        result = harness.run(case, mode)
-        records.save(result)
-        print(tables.terminal(result), flush=True)
-    print(f"\n{(time.perf_counter() - start) / 60:.1f} minutes, load {machine.load()}")
-
-
-def others() -> None:
-    """Scripts with a form of their own, in the full run: passes, out of core, and Dask."""
-    for script in ("benchmarks.passes", "benchmarks.out_of_core", "benchmarks.dask_scaling"):
-        if find_spec(script):
-            print(f"\npython -m {script}", flush=True)
-            subprocess.run([sys.executable, "-m", script], cwd=harness.ROOT, check=False)
+def measure(case: speed.Case) -> speed.Outcome | str:
+    """The outcome of a case in a fresh process, or the error that ended it."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        try:
+            return pool.submit(speed.run, case.name).result()
+        except Exception as error:  # one case that fails leaves the others alone
+            return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def main() -> None:
-    asked = arguments()
-    if asked.mode == "list":
-        print("\n".join(f"{case.name:32} {case.title}{'' if case.quick else ' (full)'}" for case in cases.CASES))
-        return
-    if asked.mode != "tables":
-        measure(asked.mode, tuple(asked.only))
-    if asked.mode == "full" and not asked.only:
-        others()
-    if not asked.no_page:
-        known = records.load(order=cases.NAMES)
-        plots.draw(known)
-        print(f"written: {tables.write_page(known).relative_to(harness.ROOT)}")
+    chosen = arguments()
+    cases = [case for case in speed.CASES if not chosen.only or any(word in case.name for word in chosen.only)]
+    if not cases:
+        sys.exit(f"No case has {' or '.join(chosen.only)} in its name. They are: {', '.join(speed.BY_NAME)}.")
+    load, start, results = os.getloadavg()[0], time.perf_counter(), []
+    for case in cases:
+        outcome = None if case.long and not chosen.long else measure(case)
+        results.append((case, outcome))
+        spent = time.perf_counter() - start
+        print(f"{spent:5.0f} s  {case.name}: {' | '.join(page.cells(case, outcome)[1:])}", file=sys.stderr, flush=True)
+    print(page.table(results))
+    if not chosen.only:
+        page.write(results, load)
+        print(f"\nwritten: {page.PATH.relative_to(page.PATH.parent.parent)}", file=sys.stderr)
 
 
 if __name__ == "__main__":

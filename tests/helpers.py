@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,6 +28,11 @@ SKLEARN_1_6 = parse_version(sklearn.__version__) < parse_version("1.7")
 
 needs_shared = pytest.mark.needs_shared
 """Marks a test (or, as ``pytestmark = needs_shared``, a file of them) that reads ``../shared``."""
+
+
+def some(cases: Iterable[Any], *always: Any) -> list[Any]:
+    """Cases of a test: these always, the others with the slow ones (make test-slow)."""
+    return [case if case in always else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
 def load_by_path(path: Path) -> ModuleType:

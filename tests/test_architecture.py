@@ -17,11 +17,12 @@ SRC = Path(__file__).parents[1] / "src" / "credibly"
 
 # --- The table ------------------------------------------------------------------------------------
 
-MATHS = {"errors", "numerics"}
+MATHS = {"errors", "numerics", "wording"}
 MODELS = MATHS | {"data", "model", "inference", "predictive", "decisions", "diagnostics", "estimators"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
+    "wording": set(),
     "numerics": {"errors"},
     "data": MATHS,
     "model": MATHS,
@@ -50,7 +51,7 @@ THIRD_PARTY = {
     "sklearn.datasets": ("cli/demo.py",),  # the demo's data; no modelling there
     "dask": ("data/dask.py",),
     "distributed": ("data/dask.py",),
-    "pyarrow": ("data/parquet.py", "data/categories.py", "cli/"),
+    "pyarrow": ("data/parquet.py", "data/table_files.py", "data/categories.py", "cli/"),
     "matplotlib": ("plots/",),
     "arviz": ("export/",),
     "xarray": ("export/",),

@@ -1,6 +1,7 @@
 """Classification with honest probabilities: every classifier is a posterior."""
 
 from importlib import import_module
+from importlib.util import find_spec
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,9 @@ __all__ = [
 ]
 
 
+if find_spec("pyarrow") is None:  # `from credibly import *` gives what there is
+    __all__.remove("ParquetRows")
+
 _WHERE = {  # a model is imported without the others: half of the time
     "BayesianGLM": "estimators.glm",
     "BayesianLogisticRegression": "estimators.linear",
@@ -108,7 +112,12 @@ def __getattr__(name: str) -> Any:
     """Public names, and the modules that hold others, are imported when they are first asked for."""
     if name in _WHERE:
         with _ONE_AT_A_TIME:
-            found = globals()[name] = getattr(import_module(f"credibly.{_WHERE[name]}"), name)
+            try:
+                found = globals()[name] = getattr(import_module(f"credibly.{_WHERE[name]}"), name)
+            except ModuleNotFoundError as error:
+                if error.name != "pyarrow":
+                    raise
+                raise ImportError(f"{name} needs pyarrow: pip install 'credibly[data]'", name=error.name) from error
         return found
     if name in _SUBMODULES | _ROOMS:
         with _ONE_AT_A_TIME:

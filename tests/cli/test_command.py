@@ -144,6 +144,7 @@ def test_compare_ranks_and_keeps_the_best(cancer, tmp_path):
     assert load(tmp_path / "best").target == "diagnosis"
 
 
+@pytest.mark.slow
 def test_auto_is_the_best_of_a_comparison(cancer, tmp_path):
     result = found("compare", cancer, "-t", "diagnosis")
     text = done("fit", cancer, "-t", "diagnosis", "-m", "auto", "-o", tmp_path / "m").stdout
@@ -167,6 +168,7 @@ def test_report(cancer, tmp_path):
     assert "patient_id" in page  # that it was left out is said
 
 
+@pytest.mark.slow
 def test_the_code_in_a_report_makes_the_same_page(cancer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "report.html"
@@ -191,6 +193,7 @@ def test_formula(cancer, tmp_path):
     assert "Formula: diagnosis ~ poly(radius, 2) + size" in done("show", tmp_path / "m").stdout
 
 
+@pytest.mark.slow
 def test_gaps(gappy, tmp_path):
     line = refused("fit", gappy, "-t", "diagnosis")
     assert "missing in 30 of 150 rows: texture (30)" in line

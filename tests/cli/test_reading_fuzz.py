@@ -70,6 +70,7 @@ def same(cell, expected) -> bool:
     return cell == expected if isinstance(expected, str) else math.isclose(float(cell), float(expected), rel_tol=0)
 
 
+@pytest.mark.slow
 @given(table=tables(), dialect=DIALECTS, encoding=st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]))
 def test_every_table_in_every_dialect_is_read_back(tmp_path_factory, table, dialect, encoding):
     path = tmp_path_factory.mktemp("dialect") / "data.csv"

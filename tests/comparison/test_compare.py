@@ -129,6 +129,7 @@ def test_the_order_of_models_does_not_matter(found):
     assert_allclose(turned["stacking_weight"], found.to_frame()["stacking_weight"], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_other_processes_give_the_same_numbers(found):
     elsewhere = compare(three(), X, Y, n_jobs=2, random_state=0)
     columns = [name for name in NUMBERS if name != "fit_time"]
@@ -150,6 +151,7 @@ def test_a_list_is_named_by_classes():
     assert set(compare([("a", BayesianLogisticRegression())], X, Y).models_) == {"a"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [["no", "yes"], [False, True], [-1.0, 3.0]], ids=str)
 def test_labels_of_any_kind(labels):
     y = np.array(labels)[Y]

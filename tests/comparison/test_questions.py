@@ -37,6 +37,7 @@ def how_often(models, make, data_sets, **options) -> dict[str, int]:
     return {name: best.count(name) for name in models}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("truth", "proba"),
     [("probit", ndtr), ("cauchit", lambda f: 0.5 + np.arctan(2 * f) / np.pi)],
@@ -93,6 +94,7 @@ def test_is_the_gaussian_process_worth_it_over_a_line(bent):
         assert np.mean(gains) < 1 and max(gains) < 3  # 3 nats are a Bayes factor of 20: "strong" begins there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.15, 0.0])
 def test_is_there_label_noise(rate):
     def make(rng):

@@ -944,6 +944,7 @@ def assert_within_five_errors(values, want, axis=0):
     assert (np.abs(values.mean(axis=axis) - want) <= 5 * error + 1e-12).all()
 
 
+@pytest.mark.slow
 @EVERY
 def test_densities_drawn_from_the_posterior_average_to_the_predictive(entry):
     beliefs, x = posterior(entry, rows_of(entry.name)), new_rows(entry)

@@ -14,7 +14,6 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from credibly import (
     BayesianLogisticRegression,
@@ -25,7 +24,6 @@ from credibly import (
     StudentT,
 )
 from credibly.errors import NoEvidenceError
-from helpers import SKLEARN_1_6
 
 LOGISTIC = [
     BayesianLogisticRegression(),
@@ -39,44 +37,6 @@ PROBIT = [
     BayesianProbitRegression(prior=Normal(), fit_intercept=False),
 ]
 PROBIT_ARD = BayesianProbitRegression(prior="ard")
-STOCHASTIC = BayesianLogisticRegression(prior=Normal(), solver="sgd", max_iter=20)
-STOCHASTIC_PROBIT = BayesianProbitRegression(prior=Normal(), solver="sgd", max_iter=20)
-
-
-# In scikit-learn 1.6 this check makes two classes of three by the label that comes first, which in its shuffled rows is
-# another one than in its repeated rows: what it compares are fits to different labels.
-OTHER_LABELS = {
-    f"check_sample_weight_equivalence_on_{kind}_data": "the check gives weighted and repeated rows different labels"
-    for kind in ("dense", "sparse")
-}
-
-
-@parametrize_with_checks(
-    LOGISTIC + PROBIT,
-    expected_failed_checks=lambda model: (
-        OTHER_LABELS if SKLEARN_1_6 and isinstance(model, BayesianProbitRegression) else {}
-    ),
-)
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
-
-
-TWENTY_SWEEPS_MAY_NOT_BE_ENOUGH = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-
-
-@TWENTY_SWEEPS_MAY_NOT_BE_ENOUGH
-@parametrize_with_checks([STOCHASTIC])
-def test_scikit_learn_accepts_stochastic_gradient(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow  # half a minute, and little that the others do not tell
-@TWENTY_SWEEPS_MAY_NOT_BE_ENOUGH
-@parametrize_with_checks([PROBIT_ARD, STOCHASTIC_PROBIT])
-def test_scikit_learn_accepts_the_slow_ones_too(estimator, check):
-    check(estimator)
-
-
 # --- data ---------------------------------------------------------------------------------------------------
 
 TWO, THREE = np.array(["ham", "spam"]), np.array(["blue", "green", "red"])

@@ -15,13 +15,11 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from credibly import GenerativeClassifier, LinearDiscriminant, NaiveBayes, QuadraticDiscriminant, Status
 from credibly.class_conditionals import Gamma, Gaussian, Independent, MultivariateGaussian
 from credibly.errors import NoEvidenceError
 from credibly.priors import NormalInverseWishart
-from helpers import SKLEARN_1_6
 
 DEFAULTS = [LinearDiscriminant(), QuadraticDiscriminant(), NaiveBayes(), GenerativeClassifier()]
 VARIANTS = [
@@ -30,43 +28,6 @@ VARIANTS = [
     LinearDiscriminant(parameters="plugin", shrinkage=0.2),
     NaiveBayes(features="gaussian", n_jobs=2),
 ]
-
-
-@parametrize_with_checks([*DEFAULTS, *VARIANTS])
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
-
-
-# Estimates without a prior refuse the checks' tables in which a class has one value in a column, or fewer rows than
-# columns; with a prior none of these fails (above).
-FEW_ROWS = {
-    "check_sample_weight_equivalence_on_dense_data": "fewer rows than columns, or one value in a class",
-    "check_sample_weight_equivalence_on_sparse_data": "fewer rows than columns, or one value in a class",
-}
-if SKLEARN_1_6:
-    OTHER_TABLES = dict.fromkeys(("check_n_features_in_after_fitting", "check_dtype_object"), "fewer rows than columns")
-else:
-    OTHER_TABLES = {}
-COLLINEAR = {
-    "check_sample_weights_shape": "columns are collinear",
-    "check_sample_weights_not_overwritten": "columns are collinear",
-}
-
-
-@parametrize_with_checks(
-    [
-        LinearDiscriminant(parameters="plugin"),
-        QuadraticDiscriminant(prior="reference"),
-        NaiveBayes(parameters="moment"),
-    ],
-    expected_failed_checks=lambda model: (
-        FEW_ROWS
-        | ({} if isinstance(model, NaiveBayes) else COLLINEAR)
-        | (OTHER_TABLES if isinstance(model, QuadraticDiscriminant) else {})
-    ),
-)
-def test_scikit_learn_accepts_estimates(estimator, check):
-    check(estimator)
 
 
 # --- data ---------------------------------------------------------------------------------------------------

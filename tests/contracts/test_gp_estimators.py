@@ -17,73 +17,12 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from credibly import GaussianProcessClassifier, Status
 from credibly.errors import NoEvidenceError
 from credibly.kernels import RBF, Linear, Matern, White
-from helpers import SKLEARN_1_6
-
-# --- scikit-learn's own checks --------------------------------------------------------------------------------
 
 FIXED = 4.0 * RBF(2.0)
-
-
-@parametrize_with_checks(
-    [
-        GaussianProcessClassifier(),
-        GaussianProcessClassifier(FIXED, optimize=False),
-        GaussianProcessClassifier(FIXED, optimize=False, inference="ep"),
-        GaussianProcessClassifier(FIXED, optimize=False, inference="adf"),
-        GaussianProcessClassifier(FIXED, optimize=False, inference="ep", likelihood="probit"),
-    ]
-)
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow  # a quarter of a minute to two minutes each, and little that fixed hyperparameters do not tell
-@parametrize_with_checks(
-    [
-        GaussianProcessClassifier(likelihood="softmax"),
-        GaussianProcessClassifier(inference="ep"),
-        GaussianProcessClassifier(inference="adf"),
-    ]
-)
-def test_scikit_learn_accepts_the_slow_ones_too(estimator, check):
-    check(estimator)
-
-
-THREE_CLASSES = "a check with three or four classes, which a Laplace probit refuses with the way on"
-TWO_CLASSES_ONLY = {
-    name: THREE_CLASSES
-    for name in (
-        "check_classifiers_classes",
-        "check_classifiers_train",
-        "check_dict_unchanged",
-        "check_dont_overwrite_parameters",
-        "check_dtype_object",
-        "check_estimators_fit_returns_self",
-        "check_estimators_overwrite_params",
-        "check_f_contiguous_array_estimator",
-        "check_fit2d_predict1d",
-        "check_fit_score_takes_y",
-        "check_methods_sample_order_invariance",
-        "check_methods_subset_invariance",
-        *([] if SKLEARN_1_6 else ["check_n_features_in_after_fitting"]),
-        "check_non_transformer_estimators_n_iter",
-        "check_positive_only_tag_during_fit",
-        "check_readonly_memmap_input",
-        "check_supervised_y_2d",
-    )
-}
-
-
-@parametrize_with_checks(
-    [GaussianProcessClassifier(likelihood="probit")], expected_failed_checks=lambda model: TWO_CLASSES_ONLY
-)
-def test_scikit_learn_accepts_a_probit_where_there_are_two_classes(estimator, check):
-    check(estimator)
 
 
 # --- data -----------------------------------------------------------------------------------------------------

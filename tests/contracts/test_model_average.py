@@ -3,18 +3,11 @@
 import numpy as np
 import pytest
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from credibly import BayesianLogisticRegression, LinearDiscriminant, ModelAverage, Normal, compare
 from credibly.errors import InputError
 
 TIGHT, WIDE = BayesianLogisticRegression(prior=Normal(1.0)), BayesianLogisticRegression(prior=Normal(10.0))
-NOT_EXPECTED = {"check_dtype_object": "what every model said of the cells comes as one InputError, not as a TypeError"}
-
-
-@parametrize_with_checks([ModelAverage([TIGHT, WIDE])], expected_failed_checks=lambda _: NOT_EXPECTED)
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
 
 
 def test_an_average_takes_what_all_its_models_take():

@@ -12,8 +12,9 @@ from scipy.sparse import csr_array, random_array
 from credibly.data import dask as data_dask
 from credibly.data.columns import describe
 from credibly.data.dask import MERGED_AT_ONCE, DaskRows, lazy_arrays, partitions
-from credibly.data.rows import CACHED_NUMBERS, FEWEST_ROWS, Block, MemoryRows, add, block_cuts, is_dask
+from credibly.data.rows import FEWEST_ROWS, Block, MemoryRows, add, block_cuts, is_dask
 from credibly.errors import InputError
+from credibly.numerics.settings import BLOCK_SIZES
 
 N, D = 120, 4
 ROUNDING = 1e-12  # sums of a hundred terms in another order
@@ -139,7 +140,7 @@ def test_sparse_chunks_are_made_dense_in_blocks_as_small_as_those_of_dense_ones(
     """Cut by what they hold they would be one block, of 48 megabytes."""
     assert block_cuts(THIN.shape, None, THIN.nnz) == [slice(0, 3_000)]
     rows = DaskRows(da.from_array(THIN.toarray(), chunks=(3_000, WIDE)).map_blocks(csr_array))
-    assert max(rows.each(lambda block: block.X.size)) <= max(CACHED_NUMBERS, FEWEST_ROWS * WIDE)
+    assert max(rows.each(lambda block: block.X.size)) <= max(BLOCK_SIZES.rows, FEWEST_ROWS * WIDE)
     assert_array_equal(rows.map(lambda block: block.X), THIN.toarray())
     assert set(rows.in_blocks(100).each(lambda block: len(block.y))) == {100}  # as many as were asked for
 

@@ -10,7 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.testing import assert_array_equal
 
-from credibly.data.parquet import GROUP_ROWS, ParquetRows, write_table
+from credibly import BayesianLogisticRegression
+from credibly.data.parquet import ParquetRows
+from credibly.data.table_files import GROUP_ROWS, write_table
 from credibly.errors import InputError, TableError
 
 
@@ -69,22 +71,22 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, name):
     """A limit to the size of a file stands for the disk: the system refuses to write in the same way."""
     lines = (
         "import resource, signal, numpy as np\n"
-        "from credibly.data.parquet import write_table\n"
+        "from credibly.data.table_files import write_table\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))\n"
         "rng = np.random.default_rng(0)\n"
         f"write_table({str(tmp_path / name)!r}, ({{'p': rng.random(200_000)}} for _ in range(3)))\n"
     )
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=False)
-    assert f"TableError: Cannot write {tmp_path / name}: File too large. Free some space" in done.stderr
+    assert f"FileWriteError: Cannot write {tmp_path / name}: File too large. Free some space" in done.stderr
     assert os.listdir(tmp_path) == []
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] != 100_000
 
 
 BAD = {
-    "another ending": ("out.txt", [{"a": np.ones(1)}], "must end in .parquet or .csv"),
+    "another ending": ("out.txt", [{"a": np.ones(1)}], "must end in .csv, .csv.gz or .parquet"),
     "nothing": ("out.parquet", [], "no rows"),
-    "other columns": ("out.parquet", [{"a": np.ones(1)}, {"b": np.ones(1)}], r"columns of the first ones \('a'\)"),
+    "other columns": ("out.parquet", [{"a": np.ones(1)}, {"b": np.ones(1)}], r"columns of the first ones \(a\)"),
     "another type": ("out.parquet", [{"a": np.ones(1)}, {"a": np.array(["x"], dtype=object)}], "changes its type"),
     "other lengths": ("out.parquet", [{"a": np.ones(1), "b": np.ones(2)}], "the same length"),
 }
@@ -103,3 +105,12 @@ def test_names_that_cannot_be_written_to(tmp_path):
     write_table(tmp_path / "out.parquet", batches([1]))
     with pytest.raises(InputError, match="exists already"):
         write_table(tmp_path / "out.parquet", batches([1]), overwrite=False)
+
+
+def test_predictions_are_not_written_over_the_file_that_they_are_made_from(tmp_path):
+    path = tmp_path / "rows.parquet"
+    write_table(path, [{"x": np.arange(4.0), "y": np.array([0, 0, 1, 1])}])
+    model = BayesianLogisticRegression().fit(ParquetRows(path, target="y"))
+    with pytest.raises(InputError, match=r"rows\.parquet"):
+        model.predict_to(ParquetRows(path, features=["x"]), path, overwrite=True)
+    assert pq.read_table(path).column_names == ["x", "y"]

@@ -16,9 +16,9 @@ class Terminal(io.StringIO):
 
 def shown(monkeypatch, stream: io.StringIO | None, total: int | None = 4, quiet: float = 0.0, **choices) -> str:
     """What a stream has seen of some work in four steps."""
-    monkeypatch.setattr(module, "QUIET", quiet)
-    monkeypatch.setattr(module, "PACE", 0.0)
-    monkeypatch.setattr(module, "SELDOM", quiet)
+    monkeypatch.setattr(module, "DELAY", quiet)
+    monkeypatch.setattr(module, "TERMINAL_INTERVAL", 0.0)
+    monkeypatch.setattr(module, "LOG_INTERVAL", quiet)
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress(total, "pass 1", " rows", **choices) as bar:
         for _ in range(4):
@@ -54,8 +54,8 @@ def test_a_program_without_an_error_stream(monkeypatch):
 
 def test_what_is_done_may_be_said_in_all(monkeypatch):
     stream = Terminal()
-    monkeypatch.setattr(module, "QUIET", 0.0)
-    monkeypatch.setattr(module, "PACE", 0.0)
+    monkeypatch.setattr(module, "DELAY", 0.0)
+    monkeypatch.setattr(module, "TERMINAL_INTERVAL", 0.0)
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress(1, "reading", "B") as bar:
         bar.reach(500, 2000)

@@ -7,9 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
-from credibly.data.rows import MOST_PARTS, MemoryRows, block_cuts, spread
-
-SEEDS = range(2000)
+from credibly.data.rows import MOST_PARTS, MemoryRows, block_cuts
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -21,20 +19,18 @@ def within_five_errors(draws: np.ndarray, expected: np.ndarray) -> bool:
     return bool((np.abs(draws.mean(axis=0) - expected) <= 5 * error + 1e-12).all())
 
 
-@pytest.mark.parametrize(("n", "size"), [(10, 1), (10, 4), (10, 7), (10, 9), (10, 10), (11, 5), (1, 1), (5, 0)])
-def test_every_row_is_as_likely_to_be_chosen_as_any_other(n, size):
-    drawn = np.array([np.bincount(spread(rng(seed), n, size), minlength=n) for seed in SEEDS])
-    assert drawn.max(initial=0) <= 1  # without replacement
-    assert_array_equal(drawn.sum(axis=1), size)
-    assert within_five_errors(drawn, np.full(n, size / n))
+def test_every_row_is_as_likely_to_be_drawn_as_any_other():
+    rows = MemoryRows(np.zeros((100, 1)), np.arange(100), block_rows=30)
+    drawn = np.array([np.bincount(rows.sample(rng(seed), 40).y, minlength=100) for seed in range(1000)])
+    assert drawn.max() == 1  # without replacement
+    assert within_five_errors(drawn, np.full(100, 0.4))
 
 
-def test_chosen_rows_are_in_order_and_no_stretch_is_left_out():
-    chosen = spread(rng(3), 100_003, 1000)
-    assert (np.diff(chosen) > 0).all()
-    assert np.diff(chosen).max() <= 2 * 101  # the last of one stretch of a hundred, the first of the one after the next
-    assert_array_equal(chosen, spread(rng(3), 100_003, 1000))
-    assert (chosen != spread(rng(4), 100_003, 1000)).any()
+@pytest.mark.parametrize("size", [2, 10, 100])
+def test_no_class_loses_all_its_rows_to_chance(size):
+    y = np.repeat(np.arange(10), [2, 30, 50, 100, 200, 500, 1000, 2000, 3000, 4000])
+    for seed in range(200):
+        assert set(MemoryRows(np.zeros((len(y), 1)), y).sample(rng(seed), size, 10).y) == set(range(10))
 
 
 def labels() -> np.ndarray:
@@ -57,8 +53,8 @@ def test_every_class_has_its_share_of_a_sample_and_stands_for_all_its_rows(dtype
         assert (np.diff(sample.X[:, 0]) > 0).all()
         assert_array_equal(codes, labels()[sample.X[:, 0].astype(int)])
         taken = np.bincount(codes)
-        # Blocks round at random, each by less than one row: of twelve blocks the sum of roundings has an sd below two.
-        assert (np.abs(taken - np.array([64.4, 32.3, 12.5, 3])) <= [10, 10, 5, 0]).all()
+        # Binomial numbers, whose standard deviations are below √64, √32 and √7: five of them at most.
+        assert (np.abs(taken - np.array([64.4, 32.3, 20, 3])) <= [40, 28, 13, 0]).all()
         assert_allclose(np.bincount(codes, sample.weight), counts, rtol=1e-12)
 
 

@@ -14,7 +14,9 @@ from credibly import BayesianLogisticRegression, Normal
 from credibly.data.threads import (
     WAITING_PER_THREAD,
     _blas,
+    _held,
     _set_threads,
+    blas_threads,
     default_threads,
     in_order,
     single_threaded_blas,
@@ -26,10 +28,10 @@ HERE = 3  # threads of BLAS while these tests run, on any machine: one cannot be
 
 @pytest.fixture(autouse=True)
 def several():
-    before = blas_threads()
+    before = threads_of_blas()
     set_blas(HERE)
     yield
-    assert set(blas_threads()) == {HERE}
+    assert set(threads_of_blas()) == {HERE}
     set_blas(before[0])
 
 
@@ -38,18 +40,18 @@ def set_blas(threads: int) -> None:
         _set_threads(library, threads)
 
 
-def blas_threads():
+def threads_of_blas():
     return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
 
 def test_blas_is_held_at_one_thread_inside_and_given_back_outside():
-    before = blas_threads()
+    before = threads_of_blas()
     with single_threaded_blas():
-        assert set(blas_threads()) == {1}
+        assert set(threads_of_blas()) == {1}
         with single_threaded_blas():
-            assert set(blas_threads()) == {1}
-        assert set(blas_threads()) == {1}  # the inner one must not give back what the outer one holds
-    assert blas_threads() == before
+            assert set(threads_of_blas()) == {1}
+        assert set(threads_of_blas()) == {1}  # the inner one must not give back what the outer one holds
+    assert threads_of_blas() == before
 
 
 def in_threads(work, n: int) -> None:
@@ -73,7 +75,7 @@ def test_blas_is_held_until_the_last_of_overlapping_threads_has_left():
                     inside.enter_context(single_threaded_blas())
                 stepped.wait(30)
                 if step >= i:
-                    seen.append(max(blas_threads()))
+                    seen.append(max(threads_of_blas()))
                 looked.wait(30)
         for _ in range(n + i, 2 * n):
             stepped.wait(30)
@@ -81,13 +83,13 @@ def test_blas_is_held_until_the_last_of_overlapping_threads_has_left():
 
     in_threads(stay, n)
     assert seen == [1] * n * n
-    assert set(blas_threads()) == {HERE}
+    assert set(threads_of_blas()) == {HERE}
 
 
 def test_an_error_inside_gives_blas_back_but_not_before_the_others_have_left():
     with pytest.raises(KeyError), single_threaded_blas():
         raise KeyError
-    assert set(blas_threads()) == {HERE}
+    assert set(threads_of_blas()) == {HERE}
     n = 4
     inside, failed, seen = threading.Barrier(n), threading.Event(), []
 
@@ -96,24 +98,24 @@ def test_an_error_inside_gives_blas_back_but_not_before_the_others_have_left():
             if inside.wait(30) == 0:
                 raise KeyError
             assert failed.wait(30)
-            seen.append(max(blas_threads()))
+            seen.append(max(threads_of_blas()))
             return
         failed.set()
 
     in_threads(stay, n)
     assert seen == [1] * (n - 1)
-    assert set(blas_threads()) == {HERE}
+    assert set(threads_of_blas()) == {HERE}
 
 
 def test_what_somebody_else_has_set_meanwhile_stays():
     with single_threaded_blas():
         set_blas(2)
-    assert set(blas_threads()) == {2}
+    assert set(threads_of_blas()) == {2}
     set_blas(HERE)
 
 
 def test_overlapping_holders_on_two_threads_give_blas_back():
-    before, entered, leave = blas_threads(), threading.Event(), threading.Event()
+    before, entered, leave = threads_of_blas(), threading.Event(), threading.Event()
 
     def hold():
         with single_threaded_blas():
@@ -124,13 +126,47 @@ def test_overlapping_holders_on_two_threads_give_blas_back():
     with single_threaded_blas():
         other.start()
         assert entered.wait(10)
-        assert set(blas_threads()) == {1}
+        assert set(threads_of_blas()) == {1}
     leave.set()
     other.join()
-    assert blas_threads() == before
+    assert threads_of_blas() == before
     with single_threaded_blas():
-        assert set(blas_threads()) == {1}
-    assert blas_threads() == before
+        assert set(threads_of_blas()) == {1}
+    assert threads_of_blas() == before
+
+
+@pytest.mark.parametrize("one_leaves_first", [True, False])
+def test_blas_is_given_back_when_holders_of_one_and_of_several_threads_overlap(one_leaves_first):
+    """One thread for rows beside two for a matrix, whoever leaves first."""
+    several_inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def several_threads():
+        with blas_threads(3000, 2):
+            several_inside.set()
+            assert leave.wait(30)
+            seen.append(set(threads_of_blas()))
+
+    other = threading.Thread(target=several_threads)
+    with single_threaded_blas():
+        other.start()
+        assert several_inside.wait(30)
+        assert set(threads_of_blas()) == {2}
+        if not one_leaves_first:
+            leave.set()
+            other.join(30)
+            assert set(threads_of_blas()) == {1}
+    leave.set()
+    other.join(30)
+    assert seen == [{2}]
+    assert set(threads_of_blas()) == {HERE}
+
+
+def test_one_thread_for_a_pass_inside_of_several_for_a_matrix():
+    with blas_threads(3000, 2):
+        with single_threaded_blas():
+            assert set(threads_of_blas()) == {1} and default_threads() == 2
+        assert set(threads_of_blas()) == {2} and default_threads() == 2
+    assert default_threads() == HERE
 
 
 def test_the_default_is_what_blas_may_use_even_while_it_is_held():
@@ -279,7 +315,7 @@ def test_fits_in_many_threads_at_once_agree():
 def leave(queue, holder):
     inside = default_threads()
     holder.close()
-    queue.put((inside, set(blas_threads())))
+    queue.put((inside, set(threads_of_blas())))
 
 
 def hold():
@@ -308,10 +344,10 @@ def test_a_child_forked_inside_restores_blas_when_it_leaves():
     assert queue.get(timeout=30) == (HERE, {HERE})
     child.join(30)
     assert child.exitcode == 0
-    assert set(blas_threads()) == {1} and default_threads() == HERE  # here nobody has left
+    assert set(threads_of_blas()) == {1} and default_threads() == HERE  # here nobody has left
     go.set()
     beside.join(30)
-    assert set(blas_threads()) == {1}
+    assert set(threads_of_blas()) == {1}
     holder.close()
 
 
@@ -325,7 +361,7 @@ def test_a_child_forked_while_another_thread_holds_the_lock_does_not_wait_for_it
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
     child = context.Process(target=enter, args=(queue,))
-    with single_threaded_blas._lock:
+    with _held._lock:
         child.start()
     assert queue.get(timeout=30)
     child.join(30)

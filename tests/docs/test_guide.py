@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import REPOSITORY, load_by_path
+from helpers import REPOSITORY, load_by_path, some
 
 RUNNER = Path(__file__).with_name("guide.py")
 guide = load_by_path(RUNNER)
@@ -36,7 +36,10 @@ def run(page: Path, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(REPOSITORY).as_posix())
+FIRST_READ = (REPOSITORY / "README.md", REPOSITORY / "docs" / "start.md")
+
+
+@pytest.mark.parametrize("page", some(pages(), *FIRST_READ), ids=lambda page: page.relative_to(REPOSITORY).as_posix())
 def test_a_page_runs_and_prints_what_it_says(page, tmp_path):
     done = run(page, tmp_path)
     assert done.returncode == 0, done.stderr

@@ -294,6 +294,7 @@ def test_separated_rows_leave_finite_numbers(model, inference):
     assert np.isfinite(model.log_evidence_) and (model.predict(X[[0, -1]]) == [0, 1]).all()
 
 
+@pytest.mark.slow
 @EVERY
 @BOTH
 def test_scores_of_ten_thousand_on_either_side_are_learnt_from(model, inference):

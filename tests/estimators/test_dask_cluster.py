@@ -23,6 +23,8 @@ from credibly.data import dask as data_dask
 from credibly.data.dask import DaskRows
 from credibly.data.rows import MemoryRows, add
 
+pytestmark = pytest.mark.slow  # a cluster
+
 N, D = 3000, 4
 SAME = 1e-10  # what the issue asks for; sums in another order are off by rounding only
 UNEQUAL = (700, 1, 0, 1299, 400, 600)

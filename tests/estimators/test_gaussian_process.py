@@ -625,6 +625,7 @@ ODD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["laplace", "ep", "adf"])
 @pytest.mark.parametrize("name", list(ODD))
 def test_small_and_lopsided_tables_give_sensible_numbers(name, inference):

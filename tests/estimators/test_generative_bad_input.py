@@ -416,6 +416,7 @@ def test_a_posterior_that_missing_cells_leave_improper_is_refused():
     assert np.isfinite(QuadraticDiscriminant().fit(rows, [0, 1] * 5).predict_log_proba(rows)).all()
 
 
+@pytest.mark.slow
 @ESTIMATES
 def test_estimates_that_run_away_while_cells_are_filled_in_are_refused_by_name(parameters):
     ends = set()

@@ -139,6 +139,7 @@ def held_out(case: str) -> dict[str, float]:
     return {way: float(np.concatenate(each).mean()) for way, each in scores.items()}
 
 
+@pytest.mark.slow
 @needs_shared
 @pytest.mark.parametrize("case", ["biopsy", "votes", "pima, one covariance", "pima, two covariances"])
 def test_rows_with_gaps_teach_more_than_complete_rows_alone(case):

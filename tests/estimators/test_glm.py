@@ -14,7 +14,6 @@ from scipy.sparse import csr_array
 from scipy.special import comb, digamma, polygamma
 from scipy.stats import gamma, multivariate_normal, nbinom, norm, poisson
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from credibly import (
     BayesianGLM,
@@ -27,20 +26,6 @@ from credibly import (
 from credibly.errors import DataWarning, InputError, NoEvidenceError, SeparationError
 from credibly.model.likelihoods.families import Poisson
 from credibly.model.likelihoods.family_likelihood import deviance
-
-UNDETERMINED = {
-    "check_sample_weight_equivalence_on_dense_data": "fewer rows than columns without a prior are refused",
-    "check_sample_weight_equivalence_on_sparse_data": "fewer rows than columns without a prior are refused",
-}
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # tables with an exact fit
-@parametrize_with_checks(
-    [BayesianGLM(), BayesianGLM(prior=Normal(), dispersion=1.0), BayesianGLM(prior=None)],
-    expected_failed_checks=lambda model: UNDETERMINED if model.prior is None else {},
-)
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
 
 
 def rows_of(n=60, seed=0):

@@ -28,6 +28,7 @@ def covers(seed, prior):
     return abs(model.label_noise_ - 0.1) <= 1.96 * model.label_noise_std_
 
 
+@pytest.mark.slow
 def test_ten_per_cent_of_flips_are_recovered_within_the_interval():
     """At least 90 of 100 simulated sets, as the issue asks; seeds 0 … 99."""
     assert sum(covers(seed, Normal(scale=2.5)) for seed in range(100)) >= 90
@@ -55,6 +56,7 @@ def test_most_flipped_rows_are_ranked_on_top_where_classes_are_well_separated(se
     assert (y != true)[suspects].mean() >= 0.8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_on_clean_labels_the_evidence_prefers_no_noise_and_on_flipped_ones_noise(seed):
     X, true, y = simulated(seed)
@@ -105,6 +107,7 @@ def test_modes_are_reported_with_their_evidence_the_best_first():
     assert model.label_noise_modes_[0]["label_noise"] == model.label_noise_
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("threshold", ["normal", "cauchy", "gumbel"])
 def test_any_threshold_may_have_label_noise(threshold):
     X, _, y = simulated(0)

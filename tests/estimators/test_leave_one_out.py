@@ -44,6 +44,7 @@ def refitted(make, X, y):
     return np.array(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "K"),
     [

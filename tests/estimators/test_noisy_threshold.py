@@ -6,7 +6,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.optimize import minimize
 from sklearn.datasets import load_iris
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from credibly import (
     BayesianLogisticRegression,
@@ -23,24 +22,6 @@ from credibly.errors import ConvergenceWarning, DataWarning, InputError, NoEvide
 from credibly.model.likelihoods import LOGISTIC_MIXTURE
 
 THRESHOLD = NoisyThresholdClassifier
-
-
-@parametrize_with_checks(
-    [
-        THRESHOLD("cauchy", prior=Normal()),
-        THRESHOLD("gumbel"),
-        THRESHOLD(NormalMixture([0.4, 0.6], [-1.0, 1.0], [1.0, 2.0]), prior=Normal()),
-        BayesianLogisticRegression(prior=StudentT(), label_noise=0.05),
-    ]
-)
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # tables with fewer rows than columns
-@parametrize_with_checks([LeastSquaresClassifier(), LeastSquaresClassifier(prior="empirical")])
-def test_scikit_learn_accepts_least_squares(estimator, check):
-    check(estimator)
 
 
 def rows_of(n=150, seed=0, noise=np.random.Generator.logistic):

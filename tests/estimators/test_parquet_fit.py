@@ -160,6 +160,7 @@ BayesianLogisticRegression(n_jobs=1).fit(rows, resume=sys.argv[2])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no such signal here")
 def test_a_fit_that_was_killed_goes_on(files: str, tmp_path: Path) -> None:
     checkpoint = tmp_path / "fit.checkpoint"

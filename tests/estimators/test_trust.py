@@ -13,7 +13,6 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from credibly import (
     BayesianGLM,
@@ -775,28 +774,6 @@ def test_with_one_weight_the_logit_is_symmetric_about_nought():
 
 
 # --- scikit-learn -------------------------------------------------------------------------------------------
-
-SEPARATED = pytest.mark.filterwarnings("ignore:The posterior is too far from every approximation")
-
-
-@SEPARATED
-@parametrize_with_checks(
-    [
-        LOGIT(prior=Normal(), inference="ep"),
-        PROBIT(prior=Normal(), inference="ep"),
-        LOGIT(prior=Normal(), inference="auto"),
-    ]
-)
-def test_scikit_learn_accepts_it(estimator, check):
-    check(estimator)
-
-
-@pytest.mark.slow  # half a minute, and little that the others do not tell
-@SEPARATED
-@parametrize_with_checks([LOGIT(prior=Normal(), inference="skew"), LOGIT(inference="auto"), LOGIT(inference="ep")])
-def test_scikit_learn_accepts_the_slow_ones_too(estimator, check):
-    check(estimator)
-
 
 # --- simulation-based calibration ---------------------------------------------------------------------------
 

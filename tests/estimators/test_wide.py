@@ -280,6 +280,7 @@ def test_products_are_those_of_the_matrix(classes, sparse):
         assert_allclose((there.grad - back.grad) / (2 * step), matrix @ direction / step, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", [Normal(scale=1.0), "empirical"], ids=str)
 @pytest.mark.parametrize(("classes", "d"), [(2, 200), (3, 80)])
 @pytest.mark.parametrize("kind", ["sparse", "dense", "no intercept"])

@@ -410,6 +410,7 @@ def test_the_joint_likelihood_is_that_of_each_draw():
     assert_allclose(flat(data.log_likelihood["y"]), expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_leave_one_out_of_a_generative_model_is_that_of_fits_without_the_row():
     X, y = iris()
     X = X.to_numpy()[:, 2:]  # two columns: no row is so influential that weights fail

@@ -209,6 +209,7 @@ def test_a_gaussian_is_its_own_approximation(M, way):
     assert_allclose(q.log_normalizer, 0.5 * (M * LOG_2PI + np.linalg.slogdet(cov)[1]), rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("derivatives", ["none", "grad", "both"])
 def test_two_hundred_dimensions(derivatives):
     rng = np.random.default_rng(1)

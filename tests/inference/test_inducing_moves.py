@@ -59,6 +59,7 @@ def test_sums_of_slopes_by_places_are_those_of_differences(kernel):
         assert_allclose(found[j, d], wanted, rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.slow
 @EITHER
 @EVERY_KERNEL
 def test_the_slope_of_the_evidence_by_points_is_that_of_differences(kernel, inference):

@@ -18,6 +18,7 @@ from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
 from credibly.numerics import averages
 from credibly.numerics.linalg import PSD
+from credibly.numerics.settings import COSTS
 from helpers import UnitGaussian
 
 LOGIT, PROBIT = BayesianLogisticRegression, BayesianProbitRegression
@@ -189,15 +190,20 @@ def test_how_rows_are_cut_and_who_works_on_them_does_not_matter(likelihood, cut)
     assert_allclose(parts.posterior.precision.matrix, whole.posterior.precision.matrix, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("n", [60, 80_000], ids=["few rows", "rows enough for a start from a sample"])
-def test_standardising_inside_changes_no_number(n):
+@pytest.mark.parametrize(
+    ("n", "error"),
+    [(60, 1e-12), (80_000, COSTS.hessian_error)],
+    ids=["few rows", "rows enough for a start from a sample"],
+)
+def test_standardising_inside_changes_no_number(n, error):
     """The estimator works on standardised columns, in blocks, perhaps from a sample; here is one plain block."""
     X, y = rows_of(n=n)
     model = LOGIT(prior=Normal(scale=0.5, intercept_scale=0.5)).fit(X, y)
     plain = fit(BernoulliLogit(), MemoryRows(with_ones(X), y.astype(float), block_rows=n), isotropic(4, 4.0))
-    assert_allclose(model.log_evidence_, plain.log_evidence, rtol=1e-12)
-    assert_allclose(model.posterior_.mean, plain.posterior.mean, rtol=1e-9)
-    assert_allclose(model.posterior_.cov, plain.posterior.precision.solve(np.eye(4)), rtol=1e-8, atol=1e-12)
+    assert_allclose(model.log_evidence_, plain.log_evidence, rtol=1e-12, atol=4 * error)
+    assert_allclose(model.posterior_.mean, plain.posterior.mean, rtol=1e-9, atol=error * 1e-3)
+    cov = plain.posterior.precision.solve(np.eye(4))
+    assert_allclose(model.posterior_.cov, cov, rtol=1e-8, atol=1e-12 + error * np.abs(cov).max())
 
 
 PRIORS = pytest.mark.parametrize("prior", ["empirical", "ard", Normal(scale=1.5)], ids=repr)

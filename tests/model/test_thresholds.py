@@ -24,6 +24,8 @@ from credibly.model.likelihoods import (
     threshold_likelihood,
 )
 from credibly.model.likelihoods.density import DensityThreshold
+from credibly.model.likelihoods.distribution import from_scipy
+from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.model.priors import StudentT
 from credibly.numerics import averages
 
@@ -455,3 +457,13 @@ def test_closed_forms_of_the_complementary_log_log_are_the_general_formulas(y):
     assert_allclose(gumbel.third(y, f), DensityThreshold.third(gumbel, y, f), rtol=1e-11)
     assert_allclose(gumbel.information(f), DensityThreshold.information(gumbel, f), rtol=1e-12)
     assert_allclose(gumbel.information_slope(f), DensityThreshold.information_slope(gumbel, f), rtol=1e-11, atol=1e-12)
+
+
+def test_label_noise_averages_a_moved_and_narrow_threshold_where_it_is():
+    """p = (1 - e₁₀) F + e₀₁ (1 - F) turns within 0.01 of 3: the rule must know, or its nodes miss the turn."""
+    noisy = LabelNoise(from_scipy(stats.logistic(loc=3.0, scale=0.01)), 0.05, 0.1)
+    f = np.linspace(1.0, 5.0, 400_001)
+    weight = stats.norm(3.1, 0.25).pdf(f) * (f[1] - f[0])
+    exact = (weight * noisy.log_prob(np.array(1.0), f)).sum()  # trapezoid, a thousand nodes within the turn
+    averaged = noisy.averaged(np.array(1.0), np.array(3.1), np.array(0.25**2))
+    assert_allclose(averaged.log_prob, exact, rtol=1e-9)

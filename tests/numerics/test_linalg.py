@@ -6,6 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.posterior import Gaussian
+from credibly.kernels import RBF
 from credibly.numerics.linalg import (
     LARGEST_SCRATCH,
     PSD,
@@ -88,6 +89,23 @@ def test_half_solves_are_roots_of_the_inverse():
     root = psd.half_solve_transposed(np.eye(5))
     assert_allclose(root @ root.T, inverse, rtol=1e-10)
     assert_allclose(psd.solve(b), inverse @ b, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.skipif(np.finfo(np.longdouble).eps > 1e-18, reason="no more digits than a double to compare with")
+def test_rows_are_whitened_by_a_product_where_the_matrix_is_hardly_definite():
+    """As many digits as by substitution, though the inverse of the factor is formed."""
+    rng = np.random.default_rng(3)
+    kernel, Z, X = RBF(1.5), rng.normal(size=(150, 3)), rng.normal(size=(40, 3))
+    matrix, B = PSD.of(kernel(Z, Z), "K"), kernel(X, Z)
+    assert np.linalg.cond(matrix.factor) > 1e4
+    exact, L = B.astype(np.longdouble), matrix.factor.astype(np.longdouble)
+    for i in range(len(L)):
+        exact[:, i] = (exact[:, i] - exact[:, :i] @ L[i, :i]) / L[i, i]
+
+    def error(rows):
+        return float(np.abs(rows - exact).max())
+
+    assert error(B @ matrix.inverse_root.T) < 4 * error(matrix.half_solve(B.T).T)  # rounding in two orders of sums
 
 
 # --- semidefinite_root --------------------------------------------------------------------------------------

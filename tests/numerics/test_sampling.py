@@ -142,6 +142,7 @@ def test_moments_and_normalizer_are_those_of_the_density(density, dim):
     assert se < 0.02
 
 
+@pytest.mark.slow
 def test_errors_of_means_are_as_the_effective_sample_size_says():
     """Over seeds, squared errors in units of their standard errors are chi-square: mean 1, variance 2."""
     density, seeds = LogGamma(2.0, 3), range(40)
@@ -155,6 +156,7 @@ def test_errors_of_means_are_as_the_effective_sample_size_says():
     assert abs(np.mean(squares) - 1) < 5 * np.sqrt(2 / len(squares))
 
 
+@pytest.mark.slow
 def test_errors_of_normalizers_are_as_their_standard_error_says():
     density, seeds = LogGamma(2.0, 3), range(40)
     settings, squares = ChainSettings(chains=16, first_draws=50), []

@@ -59,12 +59,11 @@ VALUES = {
     "integers": [0, -1, 2**53 + 1, 10**19, -(10**400)],
     "floats": [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, math.inf, -math.inf, math.nan, 1 / 3],
     "text": ["", "a", "ø日本\U0001f600", '"\\\n\x00', "\ud800", "</script>"],
-    "bytes": [b"", b"\x00\xff"],
     "containers": [[], (), {}, set(), [1, (2, [3])], {"a": 1, 2: "b", (1, "x"): None, None: (), 0.5: []}],
     "sets": [{3, 1, 2}, {(1, 2), (1, 3)}, {None, 1, "1"}],
     "numpy scalars": [np.float64(0.1), np.float32(0.1), np.float16(3), np.int8(-3), np.uint64(2**63), np.bool_(True)],
     "numpy dates": [np.datetime64("2024-02-29T12:00", "ns"), np.timedelta64(3, "D"), np.complex128(1 + 2j)],
-    "dates": [datetime.date(2024, 2, 29), datetime.datetime(2024, 2, 29, 1, 2, 3, 4)],
+    "dates": [datetime.date(2024, 2, 29)],
     "pandas": [pd.Timestamp("2024-01-01T00:00:00.123456789"), pd.Interval(0.0, 1.5, "left")],
     "enumeration": Status.CONVERGED,
     "empty array": np.empty((0, 3)),
@@ -88,13 +87,13 @@ def test_values_come_back_as_they_were(kind, there_and_back):
     assert same(VALUES[kind], there_and_back(VALUES[kind]))
 
 
-KEYS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5), st.binary())
+KEYS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=5))
 NUMBERS = st.one_of(
     hnp.floating_dtypes(), hnp.integer_dtypes(), hnp.boolean_dtypes(), hnp.datetime64_dtypes(), st.just("<U3")
 )
 ARRAYS = hnp.arrays(NUMBERS, hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
 ANYTHING = st.recursive(
-    st.one_of(KEYS, st.floats(), st.dates(), st.datetimes(), ARRAYS),
+    st.one_of(KEYS, st.floats(), st.dates(), ARRAYS),
     lambda inside: st.one_of(
         st.lists(inside, max_size=4), st.lists(inside, max_size=3).map(tuple), st.dictionaries(KEYS, inside, max_size=4)
     ),
@@ -117,8 +116,8 @@ def test_objects_of_credibly_come_back(there_and_back):
     assert repr(back) == repr(objects) and [type(it) for it in back] == [Normal, RBF]
 
 
-def test_text_and_bytes_of_numpy_come_back_as_pythons(there_and_back):
-    assert same(there_and_back([np.str_("ø"), np.bytes_(b"a")]), ["ø", b"a"])
+def test_text_of_numpy_comes_back_as_pythons(there_and_back):
+    assert same(there_and_back([np.str_("ø")]), ["ø"])
 
 
 def test_a_memory_map_comes_back_as_the_array_it_shows(tmp_path, there_and_back):
@@ -130,12 +129,6 @@ def test_an_array_that_is_there_twice_is_stored_once(there_and_back):
     array = np.arange(4.0)
     first, inside, (last,) = there_and_back([array, {"again": array}, (array,)])
     assert first is inside["again"] is last
-
-
-def test_sparse_rows_come_back(there_and_back):
-    rows = csr_array(np.array([[0.0, 1.5, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 0.0]]))
-    back = there_and_back(rows)
-    assert type(back) is csr_array and same(back.toarray(), rows.toarray())
 
 
 def test_distributions_of_scipy_come_back(there_and_back):
@@ -190,7 +183,10 @@ REFUSED = {
     "a distribution of many": (scipy.stats.norm(np.zeros(3)), "not single numbers"),
     "a distribution of one's own": (scipy.stats.rv_histogram((np.array([1, 2]), np.arange(3)))(), "not one of scipy"),
     "a moment in a time zone": (pd.Timestamp("2024-01-01", tz="Europe/Berlin"), "time zone"),
-    "a date in a time zone": (datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), "time zone"),
+    "a moment": (datetime.datetime(2024, 1, 1), "a datetime.datetime: .*own classes"),
+    "bytes": (b"no", "a builtins.bytes: .*own classes"),
+    "bytes of NumPy": (np.bytes_(b"no"), "a numpy.bytes_: .*own classes"),
+    "sparse rows": (csr_array(np.eye(2)), "csr_array: .*own classes"),
     "a set of objects": ({Status}, "code"),
     "nested keys": ({((1, 2), 3): 4}, "not a plain value"),
 }

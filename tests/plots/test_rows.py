@@ -45,9 +45,9 @@ def test_columns_of_words_and_pairs_have_levels():
 def test_columns_are_found_by_name_first_then_by_number():
     rows = Rows.of(FRAME)
     assert [rows.find(which) for which in ("dose", 0, -1, 7)] == [4, 0, 5, 5]
-    with pytest.raises(InputError, match=r"no column 'smokers'.*did you mean 'smoker'"):
+    with pytest.raises(InputError, match=r"no column 'smokers'.*Did you mean 'smoker'"):
         rows.find("smokers")
-    with pytest.raises(InputError, match=r"no column 6.*the columns are 'age', 'sex'"):
+    with pytest.raises(InputError, match=r"no column 6.*The columns are 'age', 'sex'"):
         rows.find(6)
 
 

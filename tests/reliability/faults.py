@@ -12,8 +12,12 @@ import credibly
 
 HERE = Path(__file__).parent
 SOURCES = str(Path(credibly.__file__).parents[1])
-WRITING = ("credibly/data/files.py", "credibly/data/parquet_writing.py", "credibly/data/archive.py")
-WRITING += ("credibly/cli/writing.py", "credibly/report/page.py")
+WRITING = (
+    "credibly/data/files.py",
+    "credibly/data/table_files.py",
+    "credibly/data/archive.py",
+    "credibly/report/page.py",
+)
 
 
 def environment(**more: str) -> dict[str, str]:

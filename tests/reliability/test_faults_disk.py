@@ -46,6 +46,7 @@ def full(faults: Faults, scenario: str, final: str, folder: Path, moments: int) 
         assert found["files"] == {final: OLD.hex()}, found["fault"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "final"), WRITERS.items())
 def test_a_write_that_fails_at_any_byte_leaves_the_old_file(faults, scenario, final, tmp_path):
     full(faults, scenario, final, tmp_path, 3)
@@ -142,7 +143,7 @@ def test_a_link_that_leads_back_to_itself_is_told(tmp_path):
     (tmp_path / "a").symlink_to(tmp_path / "b")
     (tmp_path / "b").symlink_to(tmp_path / "a")
     for name in ("a", "b"):
-        with pytest.raises(InputError, match="a link that leads back to itself"), written_whole(tmp_path / name):
+        with pytest.raises(InputError, match="it is no ordinary file"), written_whole(tmp_path / name):
             pytest.fail("the block must not run")
     with pytest.raises(InputError, match=r"folder .* does not exist"), written_whole(tmp_path / "a" / "x"):
         pytest.fail("the block must not run")

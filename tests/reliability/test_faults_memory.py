@@ -201,27 +201,19 @@ def test_of_a_machine_without_groups(machine):
     assert available_bytes() == 9_000_000 * 1024
 
 
-def test_of_a_container_with_a_limit(machine):
-    """A second-version group: 4 GB, 1 GB used, of which 0.25 GB are copies of files."""
+STAT = "anon 750000000\ninactive_file 200000000\nactive_file 50000000\n"
+
+
+@pytest.mark.parametrize("folder", ["a/b", "."], ids=["of its own", "seen as the root, from inside"])
+def test_of_a_container_with_a_limit(machine, folder):
+    """4 GB, 1 GB used, of which 0.25 GB are copies of files."""
     (machine / "proc" / "self" / "cgroup").write_text("0::/a/b\n")
-    group(machine / "groups" / "a" / "b", max="max\n", current="5\n", stat="anon 3\n")
-    stat = "anon 750000000\ninactive_file 200000000\nactive_file 50000000\n"
-    group(machine / "groups" / "a", max="4000000000\n", current="1000000000\n", stat=stat)
+    group(machine / "groups" / folder, max="4000000000\n", current="1000000000\n", stat=STAT)
     assert available_bytes() == 3_250_000_000
 
 
-def test_of_a_container_of_the_first_version_that_sees_only_the_outermost_group(machine):
-    (machine / "proc" / "self" / "cgroup").write_text("5:cpu:/docker/x\n4:memory:/docker/x\n0::/\n")
-    stat = "total_inactive_file 100\ntotal_active_file 0\n"
-    root = machine / "groups" / "memory"
-    group(root, limit_in_bytes="2000000000\n", usage_in_bytes="500000000\n", stat=stat)
-    assert available_bytes() == 1_500_000_100
-
-
-def test_a_group_without_a_limit_or_with_nonsense_limits_nothing(machine):
+@pytest.mark.parametrize(("most", "now"), [("max\n", "1\n"), ("1000\n", "many\n"), ("", "")])
+def test_a_group_without_a_limit_or_with_nonsense_limits_nothing(machine, most, now):
     (machine / "proc" / "self" / "cgroup").write_text("4:memory:/\n0::/\nnonsense\n")
-    root = machine / "groups" / "memory"
-    group(root, limit_in_bytes="9223372036854771712\n", usage_in_bytes="1\n", stat="")
-    assert available_bytes() == 9_000_000 * 1024
-    group(root, limit_in_bytes="1000\n", usage_in_bytes="many\n", stat="")
+    group(machine / "groups", max=most, current=now, stat="")
     assert available_bytes() == 9_000_000 * 1024

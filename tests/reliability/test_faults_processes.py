@@ -98,6 +98,7 @@ def assert_same(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -> 
 # --- threads --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_eight_threads_that_ask_one_model_get_the_answers_of_one(name):
     """To the last bit, whatever they ask first: nothing that is computed once and kept is seen half made."""
@@ -107,6 +108,7 @@ def test_eight_threads_that_ask_one_model_get_the_answers_of_one(name):
             assert_same(found, wanted)
 
 
+@pytest.mark.slow
 def test_different_models_fitted_at_the_same_time_are_those_fitted_one_by_one():
     with ThreadPoolExecutor(8) as pool:
         found = dict(zip(MODELS, pool.map(made, MODELS), strict=True))

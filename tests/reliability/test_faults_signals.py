@@ -69,6 +69,7 @@ def said(scenario: str) -> str:
     return f"credibly {scenario.split('_')[1]}: Interrupted. No file was left half-written."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scenario", "final"), [*WRITERS.items(), *list(COMMANDS.items())[:2]])
 def test_a_file_is_the_old_one_or_the_new_one_whenever_the_writer_ends(faults, scenario, final, tmp_path):
     sweep(faults, scenario, final, tmp_path, SOME)
@@ -123,6 +124,7 @@ def taken_up(faults: Faults, folder: Path, signal: str, most: int) -> None:
             path.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal", ["SIGINT", "SIGKILL"])
 def test_a_recorded_fit_goes_on_wherever_it_was_stopped(faults, signal, tmp_path):
     taken_up(faults, tmp_path, signal, 4)
@@ -134,6 +136,7 @@ def test_so_it_does_at_many_moments(faults, signal, tmp_path):
     taken_up(faults, tmp_path, signal, 100)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "disk full"])
 def test_a_recorded_fit_goes_on_when_there_is_no_room_for_the_next_pass(faults, kill, tmp_path):
     """What is left is the record of the passes before, whole."""
@@ -169,6 +172,7 @@ def stopped(faults: Faults, scenario: str, final: str, folder: Path, most: int) 
                 assert "Traceback" not in found["result"]["said"]
 
 
+@pytest.mark.slow
 def test_a_report_that_is_stopped_leaves_the_old_one(faults, tmp_path):
     stopped(faults, "report", "out.html", tmp_path, 1)
 

@@ -124,7 +124,7 @@ def test_names_that_cannot_be_written_to_are_told_before_any_work(model, table, 
     (tmp_path / "taken.csv").write_text("mine")
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop")
     for name, message in {
-        "loop.csv": "a link that leads back to itself",
+        "loop.csv": "it is no ordinary file",
         "folder.csv": "it is a folder",
         "pipe.csv": "it is no ordinary file",
         "no/out.csv": "does not exist",

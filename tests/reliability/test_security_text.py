@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 from credibly.cli.main import app
 from credibly.cli.printable import printable, printable_json
 from credibly.cli.shell import run_app
-from credibly.cli.writing import table_writer
 from credibly.data.progress import Progress
+from credibly.data.table_files import TableWriter
 from credibly.errors import TableError
 from credibly.tables.formula import FormulaDesign
 
@@ -110,13 +110,13 @@ def test_names_of_files_in_a_bar_are_neither_formats_nor_commands(name, monkeypa
 
 def test_rows_on_a_terminal_are_shown_and_in_a_pipe_left_alone(monkeypatch, capfdbinary):
     frame = pd.DataFrame({"prediction": [f"yes{TITLE}", "años"]})
-    with table_writer("-") as table:
+    with TableWriter("-") as table:
         table.write(frame)
     assert TITLE.encode() in capfdbinary.readouterr().out
     master, slave = pty.openpty()
     with open(slave, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
-        with table_writer("-") as table:
+        with TableWriter("-") as table:
             table.write(frame)
         monkeypatch.undo()
         shown = os.read(master, 10_000).decode()
@@ -134,7 +134,7 @@ def test_labels_that_look_like_formulas_of_a_spreadsheet_are_written_as_they_are
     """Decided so (docs/command.md): a changed label would be another one. Cells stay in their cells: all are quoted."""
     frame = pd.DataFrame({"prediction": FORMULAS, "p_=1+1": np.linspace(0, 1, len(FORMULAS))})
     path = tmp_path / f"p{suffix}"
-    with table_writer(path) as table:
+    with TableWriter(path) as table:
         table.write(frame)
     back = pd.read_parquet(path) if suffix == ".parquet" else pd.read_csv(path)
     assert back["prediction"].tolist() == FORMULAS and back.shape == frame.shape

@@ -21,18 +21,31 @@ ROUNDING = {"rtol": 1e-9, "atol": 1e-12}
 SEARCHED = {"rtol": 1e-8, "atol": 1e-8}  # a dispersion is found by a search, to half the digits
 
 
+# The ways that a table takes to a model: weights, functions, densities of all columns, densities of single columns.
+WAYS = ("BayesianLogisticRegression", "GaussianProcessClassifier, Laplace", "LinearDiscriminant", "NaiveBayes")
+CANARIES = {
+    *("NaN", "+inf", "int8 up to its limits", "text among objects", "a DataFrame", "a polars frame", "CSR"),
+    *("0 rows", "all rows alike", "separated classes", "one class", "a masked array"),
+}
+
+
 def cases() -> list:
+    """Every input by every way, a few inputs to every other estimator; the whole table with the slow tests."""
     return [
         pytest.param(
             subject,
             given,
             id=f"{section}: {given.name} | {subject.name}",
-            marks=[pytest.mark.slow] if given.takes_seconds(subject) else [],
+            marks=[] if _always(subject, given) else [pytest.mark.slow],
         )
         for section, inputs in SECTIONS.items()
         for given in inputs
         for subject in SUBJECTS
     ]
+
+
+def _always(subject: Subject, given: Input) -> bool:
+    return (subject.name in WAYS or given.name in CANARIES) and not given.takes_seconds(subject)
 
 
 def fit(subject: Subject, problem: Problem):
@@ -131,6 +144,11 @@ def test_an_input_gets_the_answer_of_the_table(subject: Subject, given: Input) -
 
 def test_every_public_estimator_is_in_the_table():
     assert {type(subject.make()).__name__ for subject in SUBJECTS} == public()
+
+
+def test_what_is_always_tested_is_in_the_table():
+    assert set(WAYS) <= {subject.name for subject in SUBJECTS}
+    assert {given.name for section in SECTIONS.values() for given in section} >= CANARIES
 
 
 def test_names_of_inputs_and_estimators_are_unique():

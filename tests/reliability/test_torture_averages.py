@@ -26,7 +26,7 @@ from credibly.model.likelihoods import (
 )
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.numerics import averages, softmax_averages, special
-from credibly.numerics.averages import cut_normal
+from credibly.numerics.averages import tilted_probit
 from credibly.numerics.quadrature import gauss_hermite, trapezoid
 from credibly.numerics.special import truncated_normal_variance
 
@@ -94,7 +94,7 @@ def test_a_mixture_of_one_normal_is_that_normal_for_every_mean_and_variance():
 
 def test_a_step_is_a_cut_without_width():
     """Known moments of a normal cut at its mean, at 1e8 standard deviations below it, and far above it."""
-    z, mean, var = cut_normal(np.array([0.0, -1e8, 1e8]), np.ones(3), 0.0, 0.0)
+    z, mean, var = tilted_probit(np.array([0.0, -1e8, 1e8]), np.ones(3), 0.0, 0.0)
     assert_allclose(z, [0.0, -1e8, 1e8])
     assert_allclose(mean, [np.sqrt(2 / np.pi), 1e-8, 1e8], rtol=1e-15)
     assert_allclose(var, [1 - 2 / np.pi, 1e-16, 1.0], rtol=1e-14)

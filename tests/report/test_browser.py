@@ -6,7 +6,7 @@ import pytest
 
 from credibly import BayesianLogisticRegression, GaussianProcessClassifier, LinearDiscriminant, NaiveBayes, compare
 from credibly.report import About, Settings, report
-from helpers import load_by_path
+from helpers import load_by_path, some
 
 pages = load_by_path(Path(__file__).with_name("pages.py"))
 pytestmark = pytest.mark.browser
@@ -79,7 +79,7 @@ def opened(browser, files):
         context.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some(NAMES, "wine"))
 def test_it_loads_only_itself_and_says_nothing_on_the_console(opened, name):
     page = opened(name)
     page.wait_for_timeout(200)
@@ -105,10 +105,10 @@ def test_all_figures_are_there(opened, name):
 @pytest.mark.parametrize(
     ("name", "viewport", "scheme"),
     [
-        *((name, DESK, "light") for name in NAMES),
+        *(pytest.param(name, DESK, "light", marks=pytest.mark.slow) for name in NAMES),
         ("wine", DESK, "dark"),
-        ("cancer", PHONE, "light"),
-        ("process", PHONE, "dark"),
+        pytest.param("cancer", PHONE, "light", marks=pytest.mark.slow),
+        pytest.param("process", PHONE, "dark", marks=pytest.mark.slow),
     ],
 )
 def test_everybody_can_read_it(opened, name, viewport, scheme):

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from credibly.cli.reading import read_table
-from credibly.cli.writing import table_writer
+from credibly.data.table_files import TableWriter
 from credibly.tables.fingerprint import Fingerprint
 
 FRAME = pd.DataFrame(
@@ -94,7 +94,7 @@ def test_dates_count_by_the_moment():
 
 def test_csv_and_parquet_of_the_same_table_have_the_same(tmp_path):
     for name in ("data.csv", "data.parquet"):
-        with table_writer(tmp_path / name) as table:
+        with TableWriter(tmp_path / name) as table:
             table.write(FRAME)
     read = [Fingerprint.of(read_table(tmp_path / name).frame) for name in ("data.csv", "data.parquet")]
     assert read[0] == read[1] == Fingerprint.of(FRAME)

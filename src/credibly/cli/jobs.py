@@ -17,9 +17,10 @@ from credibly.errors import CrediblyError, DataWarning, NotDefinedError, TableEr
 from credibly.persistence import load
 from credibly.report import About, Report, Settings
 from credibly.tables import Choices, FormulaDesign, TableComparison, TableModel, compare_table
-from credibly.tables.columns import choose, shortened
+from credibly.tables.columns import choose
 from credibly.tables.formula import target_of
 from credibly.tables.target import as_array, labelled
+from credibly.wording import shortened
 
 if TYPE_CHECKING:
     from pathlib import Path

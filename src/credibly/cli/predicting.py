@@ -11,13 +11,13 @@ import numpy as np
 from credibly.cli.printable import printable
 from credibly.cli.reading import ReadOptions, columns_of, read_batches
 from credibly.cli.shell import Outcome
-from credibly.cli.writing import table_writer
 from credibly.data.progress import Progress
+from credibly.data.table_files import TableWriter
 from credibly.errors import DataWarning, TableError
 from credibly.numerics.arrays import AnyArray
 from credibly.tables import ColumnsDesign, TableModel
-from credibly.tables.columns import shortened
 from credibly.tables.design import check_sources_named
+from credibly.wording import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,7 +81,7 @@ def predict_file(model: TableModel, data: str, options: ReadOptions, output: Out
     tally = Tally()
     with (
         Progress(1, printable(f"predicting {data}"), "B", shown=True) as bar,
-        table_writer(output.path, overwrite=output.overwrite) as writer,
+        TableWriter(output.path, overwrite=output.overwrite) as writer,
     ):
         batches = read_batches(
             data, columns=list(dict.fromkeys(wanted)), types=types_of(model), options=options, progress=bar.reach

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from credibly.tables import ColumnsDesign, TableModel
-from credibly.tables.columns import shortened
 from credibly.tables.target import as_array, labels
+from credibly.wording import shortened
 
 if TYPE_CHECKING:
     from pathlib import Path

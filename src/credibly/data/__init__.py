@@ -1,1 +1,1 @@
-"""Where rows live. A model may ask its data two things: `sum` (learning) and `map` (prediction)."""
+"""Rows, wherever they are. A model may ask its data two things: `sum` (learning) and `map` (prediction)."""

@@ -44,7 +44,7 @@ UNREADABLE = (  # what zipfile, json and NumPy raise for bytes that are none of 
 
 
 class Archive(NamedTuple):
-    """What an archive holds."""
+    """The contents of an archive."""
 
     header: Any
     arrays: list[AnyArray]
@@ -184,12 +184,12 @@ def _check_start(start: bytes, kind: str) -> None:
 
 
 def _check_version(comment: bytes, kind: str) -> None:
-    found = re.fullmatch(rb"credibly ([a-z]+) (\d{1,9}) sha256 [0-9a-f]{64}", comment)
-    if found is None or found[1].decode() != kind:
+    match = re.fullmatch(rb"credibly ([a-z]+) (\d{1,9}) sha256 [0-9a-f]{64}", comment)
+    if match is None or match[1].decode() != kind:
         raise InputError(f"it is not a {kind} file of credibly, or it has been damaged")
-    if int(found[2]) > VERSION:
+    if int(match[2]) > VERSION:
         raise InputError(
-            f"it was written by a newer release of credibly (format {int(found[2])}; this one reads up to {VERSION}). "
+            f"it was written by a newer release of credibly (format {int(match[2])}; this one reads up to {VERSION}). "
             "Upgrade: pip install --upgrade credibly"
         )
 
@@ -211,10 +211,10 @@ def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
     with archive.open(member) as file:
         start = file.read(len(NPY_START) + 2)
         text = file.read(int.from_bytes(start[-2:], "little"))
-    found = NPY_HEADER.fullmatch(text)
-    if start[:-2] != NPY_START or found is None:
+    match = NPY_HEADER.fullmatch(text)
+    if start[:-2] != NPY_START or match is None:
         raise InputError(f"{member.filename} is not an array of numbers, text or dates as NumPy writes them")
-    itemsize, shape = np.dtype(found[1].decode()).itemsize, [int(length) for length in found[2].split(b",") if length]
+    itemsize, shape = np.dtype(match[1].decode()).itemsize, [int(length) for length in match[2].split(b",") if length]
     if not itemsize or itemsize * math.prod(shape) != member.file_size - len(start) - len(text):
         raise InputError(f"{member.filename} has not the size that it says")
 

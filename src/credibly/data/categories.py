@@ -11,12 +11,13 @@ from pyarrow import types
 from credibly.data.rows import Code
 from credibly.errors import InputError, TableError
 from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.wording import shortened
 
 MOST_LEVELS = 1000  # of one category: each is a column of the design
 MISSING, UNSEEN, REFERENCE = -1, -2, -3  # codes of cells that are no level with a column
 
 Levels = Mapping[str, tuple[str, ...]]  # of every category
-Found = dict[str, set[object]]  # the values that occur in each of some columns
+LevelSets = dict[str, set[object]]  # the values that occur in each of some columns
 
 
 class Feature(NamedTuple):
@@ -57,32 +58,28 @@ def features_of(names: Iterable[str], levels: Levels, references: Mapping[str, s
     made = [name for feature in placed for name in feature.names]
     if len(set(made)) < len(made):
         twice = sorted({name for name in made if made.count(name) > 1})
-        raise TableError(f"Two columns of the model would be called {shortened(twice)}; rename one of the files'.")
+        raise TableError(
+            f"Two columns of the model would be called {shortened(twice, show=repr)}; rename one of the files'."
+        )
     return tuple(placed)
-
-
-def shortened(names: Iterable[object], most: int = 8) -> str:
-    """A list in a sentence, cut where it is long."""
-    listed = [repr(name) for name in names]
-    return ", ".join(listed[:most]) + (f" … ({len(listed)} in all)" if len(listed) > most else "")
 
 
 # --- kinds of columns ---------------------------------------------------------------------------------------------
 
 
 def is_text(kind: Any) -> bool:
-    """Whether cells are text, or come with a dictionary."""
+    """True for cells that are text, or come with a dictionary."""
     text = (types.is_string, types.is_large_string, types.is_string_view, types.is_dictionary)
     return any(test(kind) for test in text)
 
 
 def is_number(kind: Any) -> bool:
-    """Whether cells can be numbers as they are."""
+    """True for cells that can be numbers as they are."""
     return any(test(kind) for test in (types.is_integer, types.is_floating, types.is_decimal, types.is_boolean))
 
 
 def is_nested(kind: Any) -> bool:
-    """Whether cells are no single values."""
+    """True for cells that are no single values."""
     return bool(types.is_nested(kind) or types.is_null(kind))
 
 
@@ -182,10 +179,10 @@ def encode(batch: Any, features: tuple[Feature, ...]) -> Encoded:
         if feature.levels is None:
             cells.append(numbers(column))
             continue
-        codes, strange = _codes(column, feature)
+        codes, unknown = _codes(column, feature)
         cells.append(codes)
-        if strange:
-            unseen[feature.name] = strange
+        if unknown:
+            unseen[feature.name] = unknown
     return Encoded(features, tuple(cells), unseen)
 
 
@@ -198,9 +195,9 @@ def _codes(cells: Any, feature: Feature) -> tuple[Codes, frozenset[str]]:
     known = [MISSING if text is None else levels.get(text, UNSEEN) for text in entries]
     places = _places(cells)
     codes = np.array([*known, MISSING], dtype=np.intp)[places]  # MISSING is also the last place
-    strange = frozenset(str(entries[at]) for at in np.unique(places[codes == UNSEEN]))
+    unknown = frozenset(str(entries[at]) for at in np.unique(places[codes == UNSEEN]))
     # Beside a reference zeros would mean that one: what was never seen is missing then.
-    return np.where(codes == UNSEEN, MISSING, codes) if feature.reference else codes, strange
+    return np.where(codes == UNSEEN, MISSING, codes) if feature.reference else codes, unknown
 
 
 def _indicate(indicators: Array, codes: Codes) -> None:
@@ -214,38 +211,38 @@ def _indicate(indicators: Array, codes: Codes) -> None:
 # --- levels -------------------------------------------------------------------------------------------------------
 
 
-def levels_of(batch: Any, names: Sequence[str]) -> Found:
+def levels_of(batch: Any, names: Sequence[str]) -> LevelSets:
     """The values that occur in some columns of a batch."""
-    found: Found = {}
+    levels: LevelSets = {}
     for name in names:
         values = batch.column(name).unique()
         if types.is_dictionary(values.type):
             values = values.dictionary_decode()
-        found[name] = {value for value in values.to_pylist() if not _is_missing(value)}
-    return found
+        levels[name] = {value for value in values.to_pylist() if not _is_missing(value)}
+    return levels
 
 
-def merge_levels(found: Found, more: Found, where: str) -> None:
+def merge_levels(levels: LevelSets, more: LevelSets, where: str) -> None:
     """Add the values of some rows to those of others."""
     for name, values in more.items():
-        found[name] |= values
-        if len(found[name]) > MOST_LEVELS:
+        levels[name] |= values
+        if len(levels[name]) > MOST_LEVELS:
             raise TableError(
                 f"Column {name!r} has more than {MOST_LEVELS} levels (up to {where}), each of which would be a column "
                 "of the model. Leave it out of the features, group its levels, or turn it into numbers."
             )
 
 
-def ordered_levels(found: Found) -> Levels:
+def ordered_levels(levels: LevelSets) -> Levels:
     """Levels as text, in order: numbers by size, text by the alphabet."""
-    return {name: _ordered(name, values) for name, values in found.items()}
+    return {name: _ordered(name, values) for name, values in levels.items()}
 
 
-def _ordered(name: str, found: set[object]) -> tuple[str, ...]:
-    if not found:
+def _ordered(name: str, values: set[object]) -> tuple[str, ...]:
+    if not values:
         raise TableError(f"Column {name!r} is a category without levels: all its cells are missing. Leave it out.")
-    by_size = all(isinstance(value, int | float) for value in found)
-    ordered: list[Any] = sorted(found, key=None if by_size else str)
+    by_size = all(isinstance(value, int | float) for value in values)
+    ordered: list[Any] = sorted(values, key=None if by_size else str)
     return tuple(dict.fromkeys(map(_text, ordered)))
 
 
@@ -260,10 +257,10 @@ def levels_in(names: Sequence[str], features: Sequence[str], categories: Sequenc
         For each column of the files its levels; empty for numbers.
     """
     numeric = set(features) - set(categories)
-    found: dict[str, list[str]] = {}
+    levels: dict[str, list[str]] = {}
     for name in names:
         if name in numeric:
-            found[name] = []
+            levels[name] = []
             continue
         column = max((it for it in features if name.startswith(f"{it}=")), key=len, default=None)
         if column is None and name in features:
@@ -274,7 +271,7 @@ def levels_in(names: Sequence[str], features: Sequence[str], categories: Sequenc
         if column is None:
             raise InputError(
                 f"The files have no column {name!r}, nor a category that this could be a level of. They have "
-                f"{shortened(features)}."
+                f"{shortened(features, show=repr)}."
             )
-        found.setdefault(column, []).append(name[len(column) + 1 :])
-    return found
+        levels.setdefault(column, []).append(name[len(column) + 1 :])
+    return levels

@@ -102,7 +102,7 @@ class Checkpoint:
 
 
 def fingerprint(rows: Any) -> str:
-    """What must be the same for a fit to go on: files with their sizes and times, partitions, or the numbers."""
+    """A text that must be the same for a fit to go on: files with their sizes and times, partitions, or the numbers."""
     if isinstance(rows, OutOfCoreRows):
         return rows.fingerprint
     digest = sha256()

@@ -1,12 +1,17 @@
 """Weighted means, spreads and extremes of columns, merged over blocks without cancellation."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from credibly.data.rows import Block, Rows
 from credibly.numerics.arrays import AnyArray, Array
+
+FARTHEST = 100.0  # spreads between a column's mean and zero: raw squares then lose four digits of sixteen
+LOOP = 1024  # numbers that a loop of NumPy should go over
+
+Plain = tuple[Any, ...]  # the fields of `Columns`, as a checkpoint can record them
 
 
 class Columns(NamedTuple):
@@ -51,27 +56,40 @@ def describe(rows: Rows) -> Columns:
     array([1., 1.])
     """
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
-        return rows.sum(describe_block, merge_columns)
+        return Columns(*rows.sum(describe_block, merge_columns))
 
 
-def describe_block(block: Block) -> Columns:
+def describe_block(block: Block) -> Plain:
     """Means, spreads and extremes of the columns of one block."""
     block = block.counted
     X, weight = block.X, block.weights
     total = float(weight.sum())
     if total == 0:
-        return Columns(0.0, *(np.full(X.shape[1], value) for value in (0.0, 0.0, np.inf, -np.inf)))
+        return 0.0, *(np.full(X.shape[1], value) for value in (0.0, 0.0, np.inf, -np.inf))
     if isinstance(X, csr_array):
         return _describe_sparse(X, weight)
-    table = np.array(X.T, order="C")  # a copy with contiguous columns: four reductions run down them
-    mean = table @ weight / total
-    low, high = table.min(axis=1), table.max(axis=1)
-    table -= mean[:, None]
-    table *= table
-    return Columns(total, mean, table @ weight, low, high)
+    X = np.ascontiguousarray(X, dtype=np.float64)
+    mean = weight @ X / total
+    squares = np.einsum("ij,ij->j", X if block.weight is None else X * weight[:, None], X)
+    scatter = squares - total * mean**2
+    far = ~(scatter >= squares / FARTHEST**2)  # the difference has lost digits there, or is not a number
+    if far.any():
+        scatter[far] = weight @ (X[:, far] - mean[far]) ** 2
+    return total, mean, scatter, _down(np.minimum, X), _down(np.maximum, X)
 
 
-def _describe_sparse(X: csr_array, weight: Array) -> Columns:
+def _down(ufunc: np.ufunc, X: Array) -> Array:
+    """Reduce the columns of a table, with several rows side by side: NumPy's loops along short rows are slow."""
+    n, d = X.shape
+    side = max(1, LOOP // d)
+    whole = n - n % side
+    if not whole:
+        return np.asarray(ufunc.reduce(X, axis=0))
+    folded = ufunc.reduce(X[:whole].reshape(-1, side * d), axis=0)
+    return np.asarray(ufunc.reduce(np.vstack([folded.reshape(side, d), X[whole:]]), axis=0))
+
+
+def _describe_sparse(X: csr_array, weight: Array) -> Plain:
     """Entries that are stored deviate by x - mean, the zeros that are not by -mean."""
     (n, d), j, x = X.shape, X.indices, X.data
     total, weights = float(weight.sum()), np.repeat(weight, np.diff(X.indptr))
@@ -82,15 +100,16 @@ def _describe_sparse(X: csr_array, weight: Array) -> Columns:
     low, high = (np.where(lacking, 0.0, end) for end in (np.inf, -np.inf))
     np.minimum.at(low, j, x)
     np.maximum.at(high, j, x)
-    return Columns(total, mean, scatter, low, high)
+    return total, mean, scatter, low, high
 
 
-def merge_columns(a: Columns, b: Columns) -> Columns:
+def merge_columns(one: Plain, other: Plain) -> Plain:
     """Chan, Golub & LeVeque 1983, eq. 2.1: centred scatters add, plus what the means differ by."""
+    a, b = Columns(*one), Columns(*other)
     weight = a.weight + b.weight
     share = b.weight / weight if weight else 0.0
     gap = b.mean - a.mean
-    return Columns(
+    return (
         weight,
         a.mean + share * gap,
         a.scatter + b.scatter + gap**2 * a.weight * share,

@@ -19,19 +19,20 @@ from scipy.sparse import csr_array, issparse
 from credibly.data.rows import (
     MISREAD,
     Block,
-    Change,
     Code,
     MemoryRows,
     OutOfCoreRows,
     Result,
-    Start,
+    RowPosition,
+    Transform,
     check_weights,
     rows_in_block,
+    sum_blocks,
 )
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.linalg import DesignMatrix
+from credibly.numerics.linalg import DesignMatrix, dense
 
 da: Any = dask_array  # Dask's functions have no types of their own
 delayed: Any = dask.delayed  # type: ignore[attr-defined]
@@ -46,11 +47,11 @@ VECTORS = ("y", "sample_weight", "offset")  # the users' words for what belongs 
 
 
 class Reading(NamedTuple):
-    """How partitions are to be read."""
+    """The choices by which partitions are read."""
 
     codes: tuple[Code, ...]
     block_rows: int | None
-    changes: tuple[Change, ...] | None
+    transforms: tuple[Transform, ...] | None
 
 
 class Place(NamedTuple):
@@ -66,17 +67,17 @@ class Place(NamedTuple):
 def on_partition(
     work: Callable[[Iterator[Block]], Result], reading: Reading, place: Place, X: Any, *vectors: Any
 ) -> list[Result]:
-    """What is found in a partition, walked block by block on one thread; nothing where it is empty."""
+    """Apply `work` to the blocks of a partition on one thread; nothing is returned where it is empty."""
     with single_threaded_blas():
         rows = _rows(reading, place, X, *vectors)
-        blocks = (_placed(rows.block(cut), place).changed(reading.changes) for cut in rows.cuts)
+        blocks = (_placed(rows.block(cut), place).transformed(reading.transforms) for cut in rows.cuts)
         return [work(blocks)] if rows.n_rows else []
 
 
 def _rows(reading: Reading, place: Place, X: Any, y: Any, weight: Any, offset: Any) -> MemoryRows:
     X = _numbers(X, f"{place}: X")
     labels = np.zeros(X.shape[0]) if y is None else np.require(_unmasked(y), requirements="A")
-    w, o = _beside(weight, "weight", place), _beside(offset, "offset", place)
+    w, o = _row_values(weight, "weight", place), _row_values(offset, "offset", place)
     for name, vector in zip(VECTORS, (labels, w, o), strict=True):
         if vector is not None and len(vector) != X.shape[0]:
             raise InputError(f"Partition {place.number} has {X.shape[0]} rows of X and {len(vector)} of {name}.")
@@ -86,13 +87,8 @@ def _rows(reading: Reading, place: Place, X: Any, y: Any, weight: Any, offset: A
 
 
 def _placed(block: Block, place: Place) -> Block:
-    start = Start(block.start.row, "partition")
+    start = RowPosition(block.start.row, "partition")
     return block._replace(where=str(place), start=start, row=place.row + start.row)
-
-
-def dense(X: DesignMatrix) -> DesignMatrix:
-    """Sparse chunks become dense block by block."""
-    return X.toarray() if isinstance(X, csr_array) else X
 
 
 def _numbers(part: Any, where: str) -> DesignMatrix:
@@ -111,7 +107,7 @@ def _numbers(part: Any, where: str) -> DesignMatrix:
     return np.require(part, part.dtype if part.dtype == np.float32 else np.float64, "A")
 
 
-def _beside(held: Any, kind: str, place: Place) -> Array | None:
+def _row_values(held: Any, kind: str, place: Place) -> Array | None:
     """Weights or offsets as numbers, checked."""
     if held is None:
         return None
@@ -123,11 +119,11 @@ def _beside(held: Any, kind: str, place: Place) -> Array | None:
         values: Array = np.require(plain, np.float64, "A")
     except (TypeError, ValueError) as error:
         raise InputError(f"{place}: {name} must hold numbers, one for each row; {error}.") from error
-    return check_weights(values, kind, name, str(place), Start(of="partition"))
+    return check_weights(values, kind, name, str(place), RowPosition(of="partition"))
 
 
 def _unmasked(held: Any) -> Any:
-    """What a mask hides is missing: NaN among numbers, None among others."""
+    """An array in which what a mask hides is missing: NaN among numbers, None among others."""
     if not np.ma.is_masked(held):
         return np.asarray(held)
     return held.astype(float).filled(np.nan) if held.dtype.kind in "biuf" else held.astype(object).filled(None)
@@ -135,8 +131,8 @@ def _unmasked(held: Any) -> Any:
 
 def merge_parts(results: Sequence[list[Result]], merge: Callable[[Result, Result], Result]) -> list[Result]:
     """Sums of several partitions merged in order; nothing where all of them are empty."""
-    found = [result for part in results for result in part]
-    return [reduce(merge, found)] if found else []
+    flat = [result for part in results for result in part]
+    return [reduce(merge, flat)] if flat else []
 
 
 # --- the rows -----------------------------------------------------------------------------------------------------
@@ -171,7 +167,7 @@ class DaskRows(OutOfCoreRows):
     (array([6., 9.]), 3)
     """
 
-    changes = (dense,)
+    transforms = (dense,)  # of sparse chunks, block by block
 
     def __init__(self, X: Any, y: Any = None, weight: Any = None, offset: Any = None) -> None:
         self.names, self.named = column_names(X), hasattr(X, "columns")
@@ -208,12 +204,12 @@ class DaskRows(OutOfCoreRows):
         return self._with(partitions=[self.partitions[at] for at in rng.permutation(len(self.partitions))])
 
     def _sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
-        level = self._tasks(partial(_sum_blocks, block=block, merge=merge))
+        level = self._tasks(partial(sum_blocks, block=block, merge=merge))
         while len(level) > 1:
             merged = task(merge_parts, "merge")
             level = [merged(level[at : at + MERGED_AT_ONCE], merge) for at in range(0, len(level), MERGED_AT_ONCE)]
-        ((found,),) = computed(level)
-        return found  # type: ignore[no-any-return]
+        ((total,),) = computed(level)
+        return total  # type: ignore[no-any-return]
 
     def parts(self, work: Callable[[Iterator[Block]], Result]) -> Generator[Result, None, None]:
         """Apply `work` to the blocks of every partition, on its worker; results of a few partitions at a time."""
@@ -223,14 +219,8 @@ class DaskRows(OutOfCoreRows):
                 yield from results
 
     def _tasks(self, work: Callable[[Iterator[Block]], Any]) -> list[Any]:
-        run, reading = task(on_partition, "part"), Reading(self.codes, self.block_rows, self.changes)
+        run, reading = task(on_partition, "part"), Reading(self.codes, self.block_rows, self.transforms)
         return [run(work, reading, partition.place, *partition.held) for partition in self.partitions]
-
-
-def _sum_blocks(
-    blocks: Iterator[Block], block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]
-) -> Result:
-    return reduce(merge, map(block, blocks))
 
 
 def task(function: Callable[..., Any], what: str) -> Callable[..., Any]:
@@ -302,8 +292,8 @@ def _is_array(collection: Any) -> bool:
 def _delayed(collection: Any) -> list[Any]:
     """The partitions; a plan for those that were persisted would not hold on to them."""
     n_blocks = collection.npartitions
-    found = collection.to_delayed(optimize_graph=len(collection.__dask_graph__()) > n_blocks)
-    return list(np.ravel(found))
+    parts = collection.to_delayed(optimize_graph=len(collection.__dask_graph__()) > n_blocks)
+    return list(np.ravel(parts))
 
 
 def _lengths(held: Any) -> list[float]:
@@ -317,8 +307,8 @@ def _counted(held: list[Any], lengths: list[list[float]]) -> list[list[float]]:
     """Lengths with those that were not known, found in one pass."""
     unknown = [j for j, own in enumerate(lengths) if np.isnan(own).any()]
     length = task(_length, "count")
-    found = computed([[length(part) for part in _delayed(held[j])] for j in unknown])
-    return [[float(n) for n in found[unknown.index(j)]] if j in unknown else own for j, own in enumerate(lengths)]
+    counted = computed([[length(part) for part in _delayed(held[j])] for j in unknown])
+    return [[float(n) for n in counted[unknown.index(j)]] if j in unknown else own for j, own in enumerate(lengths)]
 
 
 def _length(part: Any) -> int:
@@ -396,12 +386,12 @@ def lazy_arrays(function: Callable[..., Any], X: Any, **vectors: Any) -> Any:
     several = isinstance(example, tuple)
     examples = [np.asarray(it) for it in (example if several else (example,))]
     shared = delayed(function, pure=False)  # a model may be large: it is sent once, not with every partition
-    found = [
+    predicted = [
         task(_predicted, "predict")(shared, i, [it[:0] for it in examples], list(vectors), *parts)
         for i, parts in enumerate(held)
     ]
     arrays = [
-        da.concatenate([_array(one[k], n, it) for one, n in zip(found, lengths, strict=True)])
+        da.concatenate([_array(one[k], n, it) for one, n in zip(predicted, lengths, strict=True)])
         for k, it in enumerate(examples)
     ]
     return type(example)(*arrays) if several else arrays[0]
@@ -419,12 +409,12 @@ def _array(part: Any, length: float, example: AnyArray) -> Any:
 def _predicted(
     function: Callable[..., Any], number: int, empty: list[AnyArray], names: Sequence[str], X: Any, *vectors: Any
 ) -> list[Any]:
-    """What the function finds in a partition; its errors say in which. Models refuse tables without rows."""
+    """Results of the function for a partition; its errors say in which. Models refuse tables without rows."""
     if not X.shape[0]:
         return empty
     try:
         with single_threaded_blas():
-            found = function(X, **dict(zip(names, vectors, strict=True)))
+            results = function(X, **dict(zip(names, vectors, strict=True)))
     except InputError as error:
         raise InputError(f"Partition {number}: {error}") from error
-    return list(found) if isinstance(found, tuple) else [found]
+    return list(results) if isinstance(results, tuple) else [results]

@@ -77,7 +77,7 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
     """
     with write_errors(path):
         check_name(Path(path), overwrite)
-        final = Path(path).resolve()  # what a link points to is replaced, not the link
+        final = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     part = final.with_name(f".{final.name[:50]}.{secrets.token_hex(8)}.part")  # 50 letters may be 200 bytes
     try:
         with write_errors(path):
@@ -101,25 +101,16 @@ def check_name(final: Path, overwrite: bool) -> None:
         raise InputError(f"Cannot write {str(final)!r}: a name of a file has no null in it. Choose another.")
     if not final.parent.is_dir():
         raise InputError(f"Cannot write {final}: the folder {final.parent} does not exist. Create it first.")
-    if final.is_symlink() and _goes_round(final):
-        raise InputError(f"Cannot write {final}: it is a link that leads back to itself. Give the name of a file.")
     if final.is_dir():
         raise InputError(f"Cannot write {final}: it is a folder. Give the name of a file.")
-    if final.exists() and not final.is_file():
+    loops = Path(os.path.realpath(final)).is_symlink()  # a link that leads back to itself
+    if loops or (final.exists() and not final.is_file()):
         raise InputError(f"Cannot write {final}: it is no ordinary file. Give the name of a file.")
     if not overwrite and final.exists():
         raise InputError(
             f"{final} exists already. Choose another name, or allow overwriting (overwrite=True; --force on the "
             "command)."
         )
-
-
-def _goes_round(link: Path) -> bool:
-    try:
-        link.stat()
-    except OSError as error:
-        return error.errno == errno.ELOOP
-    return False
 
 
 def _take_name(part: Path, final: Path, overwrite: bool) -> None:
@@ -137,6 +128,6 @@ def _take_name(part: Path, final: Path, overwrite: bool) -> None:
 
 
 def _flush(part: Path) -> None:
-    """What was written is on the disk before the name is taken, so that a power cut leaves the old file or the new."""
+    """Put what was written on the disk before the name is taken: a power cut leaves the old file or the new."""
     with part.open("rb") as file:
         os.fsync(file.fileno())

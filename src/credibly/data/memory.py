@@ -4,17 +4,12 @@ A fit that fills the memory is ended by the system without a word, and with it w
 matrices are known beforehand asks here first.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from credibly.errors import InputError
 
 NEVER_REFUSED = 1 << 26  # bytes: what takes less is not worth a look
-UNLIMITED = 1 << 60  # control groups of the first version say "no limit" by a number beyond this one
 PROC, GROUPS = Path("/proc"), Path("/sys/fs/cgroup")
-# Files of a control group, by version: its limit, what it uses, and of that what the system gives back when needed.
-SECOND = ("memory.max", "memory.current", ("inactive_file", "active_file"))
-FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes", ("total_inactive_file", "total_active_file"))
 
 
 def refuse_beyond_memory(numbers: float, what: str, advice: str) -> None:
@@ -46,39 +41,32 @@ def refuse_beyond_memory(numbers: float, what: str, advice: str) -> None:
 
 
 def available_bytes() -> int | None:
-    """What this process may still take: the least that the machine and its control groups leave; None if unknown.
+    """Bytes that this process may still take: what the machine leaves, or its control group if less; None if unknown.
 
     Memory that holds copies of files counts as available, and so does swap space.
 
     Examples
     --------
-    >>> found = available_bytes()
-    >>> found is None or found > 0
+    >>> free = available_bytes()
+    >>> free is None or free > 0
     True
     """
     kilobytes = _counts(PROC / "meminfo")
-    machine = [1024 * (kilobytes["MemAvailable"] + kilobytes.get("SwapFree", 0))] if "MemAvailable" in kilobytes else []
-    return min((max(0, left) for left in (*machine, *_left_by_groups())), default=None)
+    machine = kilobytes.get("MemAvailable")
+    left = [None if machine is None else 1024 * (machine + kilobytes.get("SwapFree", 0)), _left_by_group()]
+    return min((max(0, it) for it in left if it is not None), default=None)
 
 
-def _left_by_groups() -> Iterator[int]:
-    """What the control groups of this process, and those around them, leave; any of them may have a limit."""
-    for line in _text(PROC / "self" / "cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and "memory" not in controllers.split(","):
-            continue
-        root, names = (GROUPS / "memory", FIRST) if controllers else (GROUPS, SECOND)
-        folders = [part for part in path.split("/") if part not in {"", ".."}]
-        for depth in range(len(folders) + 1):  # inside a container only the outermost may be there
-            yield from _left_by(root.joinpath(*folders[:depth]), *names)
-
-
-def _left_by(folder: Path, limit: str, used: str, given_back: tuple[str, ...]) -> Iterator[int]:
-    most, now = _text(folder / limit).strip(), _text(folder / used).strip()
-    if most.isdigit() and now.isdigit() and int(most) < UNLIMITED:  # the second version says "max"
-        counts = _counts(folder / "memory.stat")
-        yield int(most) - int(now) + sum(counts.get(name, 0) for name in given_back)
+def _left_by_group() -> int | None:
+    """Bytes that the control group of this process leaves (version 2), None where it has no limit."""
+    path = next((line[3:] for line in _text(PROC / "self" / "cgroup").splitlines() if line.startswith("0::")), "")
+    own = GROUPS / path.strip("/")
+    folder = own if (own / "memory.max").is_file() else GROUPS  # in a container it is the one at the root
+    most, now = (_text(folder / name).strip() for name in ("memory.max", "memory.current"))
+    if not (most.isdigit() and now.isdigit()):  # "max" says that there is no limit
+        return None
+    counts = _counts(folder / "memory.stat")
+    return int(most) - int(now) + counts.get("inactive_file", 0) + counts.get("active_file", 0)
 
 
 def _counts(path: Path) -> dict[str, int]:

@@ -1,39 +1,37 @@
 """Parquet files as rows: decoded by pyarrow's scanner in every pass, some rows at a time, and forgotten.
 
-`File` is the one reader of Parquet files, for models and for the command; `ParquetRows` makes rows of columns;
-`write_table` writes files.
+`File` is the one reader of Parquet files, for models and for the command; `ParquetRows` makes rows of columns.
 """
 
 import os
 import re
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import reduce
 from glob import glob, has_magic
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyarrow import csv, fs, types
+from pyarrow import fs, types
 
 from credibly.data import categories as cats
-from credibly.data.categories import Feature, Found, shortened
-from credibly.data.files import write_errors, written_whole
+from credibly.data.categories import Feature, LevelSets
 from credibly.data.memory import refuse_beyond_memory
 from credibly.data.progress import Progress
-from credibly.data.rows import Block, Code, OutOfCoreRows, Result, Start, block_cuts, check_weights
+from credibly.data.rows import Block, Code, OutOfCoreRows, Result, RowPosition, block_cuts, check_weights
 from credibly.data.threads import default_threads, in_order, single_threaded_blas
 from credibly.errors import DataWarning, InputError, TableError
 from credibly.numerics.arrays import AnyArray, Array
+from credibly.wording import did_you_mean, shortened
 
 BATCH_ROWS, BATCH_NUMBERS = 65_536, 4_000_000  # in a batch: what is handed to a thread at a time, 32 MB at most
 READ_AHEAD = 4  # batches that pyarrow decodes ahead: beyond the row group in use, one more
@@ -88,6 +86,8 @@ class File:
             limits = {"thrift_string_size_limit": THRIFT_LIMIT, "thrift_container_size_limit": THRIFT_LIMIT}
             with pq.ParquetFile(path, **limits) as file:
                 return cls(path, name, state, file.metadata, file.schema_arrow)
+        except PermissionError as error:
+            raise TableError(f"{name} cannot be read: permission denied. Change its permissions.") from error
         except DAMAGED as error:
             raise TableError(
                 f"{name} is no Parquet file, or it is cut off or damaged: its footer, which lists the columns, cannot "
@@ -137,7 +137,7 @@ class File:
     def _scanner(self, columns: Sequence[str], most_rows: int, group: int | None, threads: bool) -> Any:
         text = [name for name in columns if cats.is_text(self.schema.field(name).type)]
         options = ds.ParquetFragmentScanOptions(
-            pre_buffer=True,
+            pre_buffer=False,  # it would hold every byte of a file until the file is done
             page_checksum_verification=True,
             thrift_string_size_limit=THRIFT_LIMIT,
             thrift_container_size_limit=THRIFT_LIMIT,
@@ -168,8 +168,8 @@ class File:
 
 
 def _state(path: Path) -> State:
-    found = path.stat()
-    return State(found.st_size, found.st_mtime_ns)
+    stat = path.stat()
+    return State(stat.st_size, stat.st_mtime_ns)
 
 
 def _short(error: BaseException) -> str:
@@ -201,10 +201,10 @@ def _expanded(path: object) -> list[Path]:
         raise InputError(f"Expected a path, a pattern such as 'data/*.parquet', or a list of paths; got {path!r}.")
     one = Path(path)
     if one.is_dir():
-        found = sorted(it for it in one.rglob("*.parquet") if it.is_file() and not it.name.startswith((".", "_")))
-        if not found:
+        files = sorted(it for it in one.rglob("*.parquet") if it.is_file() and not it.name.startswith((".", "_")))
+        if not files:
             raise TableError(f"The folder {one} holds no .parquet files.")
-        return found
+        return files
     if one.exists():
         return [one]
     if URL.match(str(path)):
@@ -214,10 +214,10 @@ def _expanded(path: object) -> list[Path]:
         )
     if not has_magic(str(path)):
         raise TableError(f"There is no file {one}.")
-    found = sorted(Path(it) for it in glob(str(path), recursive=True) if Path(it).is_file())
-    if not found:
+    files = sorted(Path(it) for it in glob(str(path), recursive=True) if Path(it).is_file())
+    if not files:
         raise TableError(f"No file matches {path}.")
-    return found
+    return files
 
 
 # --- which columns ------------------------------------------------------------------------------------------------
@@ -236,31 +236,20 @@ class Roles(NamedTuple):
         return [name for name in self if name is not None]
 
 
-class Unseen:
-    """Levels that are not those of the table; each column's are reported once."""
-
-    def __init__(self) -> None:
-        self._found: set[tuple[str, str]] = set()  # columns and levels; threads may add to it at the same time
-        self._reported: set[str] = set()
-
-    def add(self, found: Mapping[str, frozenset[str]]) -> None:
-        """Take up what one batch has."""
-        self._found.update((name, level) for name, levels in found.items() for level in levels)
-
-    def warn(self, references: Mapping[str, str]) -> None:
-        """Warn of the columns that have not been reported."""
-        new = sorted({name for name, _ in self._found} - self._reported)
-        self._reported.update(new)
-        for name in new:
-            missing = "such cells count as missing"
-            zeros = "no level's effect is added there, and intervals do not know the new one's"
-            warnings.warn(
-                f"Column {name!r} has levels that were not in the training table: "
-                f"{shortened(level for column, level in sorted(self._found) if column == name)}; "
-                f"{missing if name in references else zeros}.",
-                DataWarning,
-                stacklevel=2,
-            )
+def _warn_of_unseen(unseen: set[tuple[str, str]], reported: set[str], references: Mapping[str, str]) -> None:
+    """Warn of levels that are not those of the training table, (column, level), once for every column."""
+    new = sorted({name for name, _ in unseen} - reported)
+    reported.update(new)
+    for name in new:
+        missing = "such cells count as missing"
+        zeros = "no level's effect is added there, and intervals do not know the new one's"
+        warnings.warn(
+            f"Column {name!r} has levels that were not in the training table: "
+            f"{shortened([level for column, level in sorted(unseen) if column == name], show=repr)}; "
+            f"{missing if name in references else zeros}.",
+            DataWarning,
+            stacklevel=2,
+        )
 
 
 def _check_arguments(roles: Roles, features: Sequence[str] | None, categories: Categories, batch_rows: object) -> None:
@@ -276,20 +265,20 @@ def _check_arguments(roles: Roles, features: Sequence[str] | None, categories: C
 
 
 def _check_nothing_left_out(files: Sequence[File]) -> None:
-    """Where all columns are features: that no file has more than the first, and no folder's name is a column."""
+    """Check, if all columns are features, that no file has more than the first, and no folder's name is a column."""
     known = set(files[0].schema.names)
     for file in files:
         more = [name for name in file.schema.names if name not in known and not ROW_NAMES.fullmatch(name)]
         if more:
             raise TableError(
-                f"{file.name} has the column {shortened(more)}, which {files[0].name} lacks; name the columns to "
-                "learn from by features=[...]."
+                f"{file.name} has the column {shortened(more, show=repr)}, which {files[0].name} lacks; name the "
+                "columns to learn from by features=[...]."
             )
     hive = sorted({part for file in files for part in file.path.parent.parts if HIVE.fullmatch(part)})
     if hive:
         warnings.warn(
-            f"The folders are called {shortened(hive)}; such columns, which are in no file, are not read. Write the "
-            "column into the files if the model is to use it, or give features=[...].",
+            f"The folders are called {shortened(hive, show=repr)}; such columns, which are in no file, are not read. "
+            "Write the column into the files if the model is to use it, or give features=[...].",
             DataWarning,
             stacklevel=3,
         )
@@ -303,10 +292,12 @@ def _features(schema: Any, roles: Roles, features: Sequence[str] | None) -> list
     uses = [*names, *roles.named]
     both = [name for name in dict.fromkeys(roles.named) if uses.count(name) > 1]
     if both:
-        raise InputError(f"Columns must be one of features, target, weight and offset; {shortened(both)} is more.")
+        raise InputError(
+            f"Columns must be one of features, target, weight and offset; {shortened(both, show=repr)} is more."
+        )
     twice = [name for at, name in enumerate(names) if name in names[:at]]
     if twice:
-        raise InputError(f"Columns occur more than once among the features: {shortened(twice)}.")
+        raise InputError(f"Columns occur more than once among the features: {shortened(twice, show=repr)}.")
     if not names:
         raise TableError("No features: expected at least one column besides target, weight and offset.")
     return names
@@ -317,10 +308,7 @@ def _check_column(name: str, files: Sequence[File]) -> None:
     for file in files:
         places = file.schema.get_all_field_indices(name)
         if not places:
-            near = get_close_matches(name, file.schema.names, n=3)
-            hint = (
-                f"Did you mean {' or '.join(map(repr, near))}?" if near else f"It has {shortened(file.schema.names)}."
-            )
+            hint = did_you_mean(name, file.schema.names, f"It has {shortened(file.schema.names, show=repr)}.")
             raise TableError(f"{file.name} has no column {name!r}. {hint}")
         if len(places) > 1:
             raise TableError(f"{file.name} has {len(places)} columns called {name!r}. Rename them.")
@@ -342,9 +330,12 @@ def _categories(schema: Any, names: Sequence[str], categories: Categories) -> li
     if categories == "auto":
         return text
     listed = list(categories or ())
-    strange = [name for name in listed if name not in names]
-    if strange:
-        raise InputError(f"Categories must be features; {shortened(strange)} is not. There are {shortened(names)}.")
+    unknown = [name for name in listed if name not in names]
+    if unknown:
+        raise InputError(
+            f"Categories must be features; {shortened(unknown, show=repr)} is not. There are "
+            f"{shortened(names, show=repr)}."
+        )
     return [name for name in names if name in {*listed, *(text if listed else ())}]
 
 
@@ -394,7 +385,7 @@ class ParquetRows(OutOfCoreRows):
     offset : str, optional
         A column that is added to the score of every row: for a rate the logarithm of the exposure.
     progress : bool, optional
-        Whether the error stream says how far a pass is, once it has taken a second; None: on a terminal.
+        Whether the error stream says how far a pass is, once it has taken a second; None: where the model is verbose.
     batch_rows : int, optional
         Rows that are handed to a thread at a time; by default 65,536, fewer of very wide tables.
 
@@ -409,6 +400,7 @@ class ParquetRows(OutOfCoreRows):
     Examples
     --------
     >>> import pathlib, tempfile
+    >>> from credibly.data.table_files import write_table
     >>> path = pathlib.Path(tempfile.mkdtemp(), "people.parquet")
     >>> write_table(path, [{"age": np.array([31, 47]), "sex": np.array(["f", "m"]), "ill": np.array([False, True])}])
     2
@@ -446,7 +438,9 @@ class ParquetRows(OutOfCoreRows):
             _check_role(schema, role, column)
         self.labelled, self.with_offsets = target is not None, offset is not None
         if self.labelled and not self.n_rows:  # there is nothing to learn; nothing to predict is no error
-            raise TableError(f"The files have columns but no rows: {shortened(file.name for file in self.files)}.")
+            raise TableError(
+                f"The files have columns but no rows: {shortened([file.name for file in self.files], show=repr)}."
+            )
         width = len(self.columns) + len(roles.named)
         self._refuse_large_groups(width)
         self.batch_rows = batch_rows or max(1, min(BATCH_ROWS, BATCH_NUMBERS // width))
@@ -454,7 +448,8 @@ class ParquetRows(OutOfCoreRows):
         self.references: dict[str, str] = {}  # levels without a column, for some categories
         self.codes: tuple[Code, ...] = ()
         self._levels: dict[str, tuple[str, ...]] = {}  # shared by all views of these rows: found once
-        self._unseen, self._passes = Unseen(), count(1)
+        self._reported: set[str] = set()  # columns with levels that a model does not know; shared by views, too
+        self._passes = count(1)
         self._order: np.random.Generator | None = None  # where row groups are to come in random order
         self._only_labels = False
 
@@ -483,16 +478,16 @@ class ParquetRows(OutOfCoreRows):
     def features(self) -> tuple[Feature, ...]:
         """Features with their places in the design; the first to ask may have to wait for a pass over categories."""
         if self.categories and not self._levels:
-            found: Found = {name: set() for name in self.categories}
+            levels: LevelSets = {name: set() for name in self.categories}
             for file in self.files:
                 for batch in file.batches(self.categories, self.batch_rows):
-                    cats.merge_levels(found, cats.levels_of(batch, self.categories), file.name)
-            self._levels.update(cats.ordered_levels(found))
+                    cats.merge_levels(levels, cats.levels_of(batch, self.categories), file.name)
+            self._levels.update(cats.ordered_levels(levels))
         return cats.features_of(self.columns, self._levels, self.references)
 
     @property
     def fingerprint(self) -> str:
-        """What tells these rows from others: files with their sizes and times, and what their columns are for."""
+        """A text that tells these rows from others: files with their sizes and times, and the uses of their columns."""
         files = [(str(file.path.resolve()), *file.state) for file in self.files]
         text = repr((files, tuple(self.roles), self.columns, self.categories, self.references))
         return f"{len(files)} files, {self.n_rows} rows, {sha256(text.encode()).hexdigest()}"
@@ -511,17 +506,19 @@ class ParquetRows(OutOfCoreRows):
         references : mapping
             Levels that had no column there.
         """
-        found = cats.levels_in(names, self.columns, self.categories)
-        levels = {name: tuple(of) for name, of in found.items() if of}
+        by_column = cats.levels_in(names, self.columns, self.categories)
+        levels = {name: tuple(of) for name, of in by_column.items() if of}
         known = {name: level for name, level in references.items() if name in levels}
         again = self._with(
-            columns=tuple(found), categories=tuple(levels), _levels=levels, references=known, _unseen=Unseen()
+            columns=tuple(by_column), categories=tuple(levels), _levels=levels, references=known, _reported=set()
         )
         if again.names != list(names):
-            raise InputError(f"The levels of a category must stand together; got the columns {shortened(names)}.")
+            raise InputError(
+                f"The levels of a category must stand together; got the columns {shortened(names, show=repr)}."
+            )
         return again
 
-    def referenced(self) -> tuple[Self, dict[str, str]]:
+    def without_reference_levels(self) -> tuple[Self, dict[str, str]]:
         levels = {feature.name: feature.levels for feature in self.features if feature.levels is not None}
         references = {name: of[0] for name, of in levels.items()}
         return self._with(_levels={name: of[1:] for name, of in levels.items()}, references=references), references
@@ -549,20 +546,21 @@ class ParquetRows(OutOfCoreRows):
     def parts(self, work: Callable[[Iterator[Block]], Result]) -> Generator[Result, None, None]:
         threads = self.threads or default_threads()
         features = () if self._only_labels else self.features  # which may need a pass of its own
+        unseen: set[tuple[str, str]] = set()  # levels of columns; threads add to it at the same time
 
         def of_batch(batch: Batch) -> tuple[int, Result]:
-            return batch.cells.num_rows, work(self._blocks(batch, features))
+            return batch.cells.num_rows, work(self._blocks(batch, features, unseen))
 
         with (
             single_threaded_blas(),
-            Progress(self.n_rows, f"pass {next(self._passes)}", " rows", self.progress) as progress,
+            Progress(self.n_rows, f"pass {next(self._passes)}", " rows", bool(self.progress)) as progress,
             closing(self._decoded(threads > 1)) as batches,
             closing(in_order(of_batch, batches, threads)) as results,
         ):
             for n_rows, result in results:
                 progress.update(n_rows)
                 yield result
-        self._unseen.warn(self.references)  # at the end, so that all are named
+        _warn_of_unseen(unseen, self._reported, self.references)  # at the end, so that all are named
 
     def _decoded(self, threads: bool) -> Generator[Batch, None, None]:
         wanted = [str(self.roles.target)] if self._only_labels else [*self.columns, *self.roles.named]
@@ -582,145 +580,28 @@ class ParquetRows(OutOfCoreRows):
         groups = [(number, group) for number, file in enumerate(self.files) for group in range(len(file.group_rows))]
         return [groups[at] for at in self._order.permutation(len(groups))]
 
-    def _blocks(self, batch: Batch, features: tuple[Feature, ...]) -> Iterator[Block]:
+    def _blocks(self, batch: Batch, features: tuple[Feature, ...], unseen: set[tuple[str, str]]) -> Iterator[Block]:
         encoded, n = cats.encode(batch.cells, features), batch.cells.num_rows
-        self._unseen.add(encoded.unseen)
+        unseen.update((name, level) for name, levels in encoded.unseen.items() for level in levels)
         y, weight, offset = np.full(n, np.nan), None, None
         if self.roles.target is not None:
             y = cats.labels(batch.cells.column(self.roles.target), self._code)
         if not self._only_labels:
-            weight = _beside(batch, "weight", self.roles.weight)
-            offset = _beside(batch, "offset", self.roles.offset)
+            weight = _row_values(batch, "weight", self.roles.weight)
+            offset = _row_values(batch, "offset", self.roles.offset)
         for cut in block_cuts((n, features[-1].stop if features else 0), self.block_rows):
             w, o = (None if it is None else it[cut] for it in (weight, offset))
-            start = Start(batch.first + cut.start, "file")
+            start = RowPosition(batch.first + cut.start, "file")
             row = batch.before + start.row
-            yield Block(encoded.rows(cut), y[cut], w, o, batch.file, start, row).changed(self.changes)
+            yield Block(encoded.rows(cut), y[cut], w, o, batch.file, start, row).transformed(self.transforms)
 
     def _code(self, y: AnyArray) -> AnyArray:
         return reduce(lambda labels, code: code(labels), self.codes, y)
 
 
-def _beside(batch: Batch, kind: str, name: str | None) -> Array | None:
+def _row_values(batch: Batch, kind: str, name: str | None) -> Array | None:
     """Weights or offsets, or an error that names the first that is none."""
     if name is None:
         return None
     values = np.asarray(cats.numbers(batch.cells.column(name)), dtype=np.float64)
-    return check_weights(values, kind, f"the {kind} in column {name!r}", batch.file, Start(batch.first, "file"))
-
-
-# --- writing ------------------------------------------------------------------------------------------------------
-
-GROUP_ROWS = 131_072  # rows that are gathered into a row group, at least
-
-
-def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, overwrite: bool = True) -> int:
-    """Write a table that need not fit in memory; the file has its name once it is whole, and leaves nothing otherwise.
-
-    Parameters
-    ----------
-    path : path
-        Ends in .parquet or .csv, which says how to write.
-    batches : iterable of mappings
-        Columns of some rows by name, the same ones in every batch; asked for one at a time.
-    overwrite : bool, default True
-        Whether a file of that name may be replaced.
-
-    Returns
-    -------
-    int
-        Number of rows.
-
-    Raises
-    ------
-    InputError
-        The folder does not exist, or the name is taken.
-    TableError
-        The ending is another, columns differ between batches, nothing is to be written, or the disk is full.
-
-    Examples
-    --------
-    >>> import pathlib, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp(), "answer.csv")
-    >>> write_table(path, ({"id": np.arange(n), "p": np.full(n, 0.5)} for n in (1, 2)))
-    3
-    >>> print(path.read_text())
-    "id","p"
-    0,0.5
-    0,0.5
-    1,0.5
-    """
-    if not isinstance(path, str | os.PathLike):
-        raise InputError(f"Expected the name of a file that ends in .parquet or .csv; got {path!r}.")
-    kind = Path(path).suffix.lower()
-    if kind not in {".parquet", ".csv"}:
-        raise TableError(f"{os.fspath(path)} must end in .parquet or .csv, which says how to write it.")
-    rows = 0
-    with write_errors(path, TableError), written_whole(path, overwrite=overwrite) as part, part.open("wb") as file:
-        tables = _groups(batches)
-        first = next(tables, None)
-        if first is None:
-            raise TableError("Nothing was written: the table has no rows.")
-        with _writer(file, kind, first.schema) as write:
-            while first is not None:
-                write(first)
-                rows += first.num_rows
-                first = next(tables, None)
-    return rows
-
-
-@contextmanager
-def _writer(file: IO[bytes], kind: str, schema: Any) -> Iterator[Callable[[Any], None]]:
-    """A function that writes a table to the file, after those before it."""
-    if kind == ".csv":
-        header = iter([True])
-        yield lambda table: csv.write_csv(table, file, csv.WriteOptions(include_header=next(header, False)))
-        return
-    writer = None
-    try:
-        writer = pq.ParquetWriter(file, schema, compression="zstd", write_page_checksum=True)
-        yield writer.write_table
-        writer.close()
-    except BaseException:
-        if writer is not None:
-            writer.is_open = False  # or the rest would be written when Python tidies up, to a file that is closed
-        raise
-
-
-def _groups(batches: Iterable[Mapping[str, AnyArray]]) -> Iterator[Any]:
-    """Batches as pyarrow tables with the columns of the first, small ones together."""
-    waiting: list[Any] = []
-    schema, some = None, False
-    for batch in batches:
-        table = _table(batch, schema if some else None)
-        if not some:
-            schema = table.schema
-        if not table.num_rows:
-            continue
-        some = True
-        waiting.append(table)
-        if sum(table.num_rows for table in waiting) >= GROUP_ROWS:
-            yield pa.concat_tables(waiting)
-            waiting = []
-    if waiting:
-        yield pa.concat_tables(waiting)
-    elif schema is not None and not some:  # a table without rows has columns
-        yield schema.empty_table()
-
-
-def _table(batch: Mapping[str, AnyArray], schema: Any) -> Any:
-    lengths = {name: len(values) for name, values in batch.items()}
-    if len(set(lengths.values())) > 1:
-        raise TableError(f"Columns of a batch must have the same length; got {lengths}.")
-    table = pa.table({name: pa.array(values, from_pandas=True) for name, values in batch.items()})
-    if schema is None or table.schema == schema:
-        return table
-    if table.column_names != schema.names:
-        raise TableError(
-            f"Rows must have the columns of the first ones ({shortened(schema.names)}); got "
-            f"{shortened(table.column_names)}."
-        )
-    try:
-        return table.cast(schema)
-    except pa.ArrowInvalid as error:
-        raise TableError(f"A column changes its type between rows: {error}.") from error
+    return check_weights(values, kind, f"the {kind} in column {name!r}", batch.file, RowPosition(batch.first, "file"))

@@ -5,9 +5,9 @@ from typing import Any
 
 from tqdm import tqdm
 
-QUIET = 1.0  # seconds before anything is shown
-PACE = 0.2  # seconds between updates on a terminal
-SELDOM = 30.0  # seconds between lines where nobody watches: in a log
+DELAY = 1.0  # seconds before anything is shown
+TERMINAL_INTERVAL = 0.2  # seconds between updates on a terminal
+LOG_INTERVAL = 30.0  # seconds between lines where nobody watches: in a log
 
 
 class Progress(tqdm):  # type: ignore[type-arg]
@@ -43,8 +43,8 @@ class Progress(tqdm):  # type: ignore[type-arg]
             file=stream,
             disable=hidden,
             leave=False,
-            delay=0 if total is None else QUIET if watched else SELDOM,
-            mininterval=PACE if watched else SELDOM,
+            delay=0 if total is None else DELAY if watched else LOG_INTERVAL,
+            mininterval=TERMINAL_INTERVAL if watched else LOG_INTERVAL,
             miniters=1,
             dynamic_ncols=True,
             bar_format="{desc} …" if total is None else None,

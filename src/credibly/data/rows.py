@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -23,13 +23,18 @@ from scipy.sparse import csr_array, vstack
 from credibly.data.threads import default_threads, in_order, single_threaded_blas
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import DesignMatrix
+from credibly.numerics.settings import BLOCK_SIZES
 
-CACHED_NUMBERS = 200_000  # numbers in a block: it stays in the cache, and calls of NumPy cost little beside it
 FEWEST_ROWS = 256  # in a block: below that a product of a block with its transpose is all overhead
-ROWS_PER_COLUMN, WIDE_NUMBERS = 2, 500_000  # of a block with many columns, whose d² sums are to be added to others'
-SPARSE_SHARE = 16  # non-zeros in a block of sparse rows, for each column
-MOST_PARTS = 64  # of a table in memory: enough for any number of threads, few enough results to be merged
+ROWS_PER_COLUMN = 2  # in a block of many columns: it is twice as large as its d² sums, or adding those would cost more
+WIDE_NUMBERS = 500_000  # in such a block at most: 4 MB, beyond which nothing is left of the cache
+SPARSE_SHARE = (
+    16  # non-zeros in a block of sparse rows, for each column: adding d sums is then little beside making them
+)
+FEWEST_OF_A_CLASS = 20  # expected in a sample, where it has more: chance leaves none of them once in e²⁰ samples
+MOST_PARTS = 32  # of a table in memory: enough for any number of threads; each costs two hand-overs between threads
 COPIED_NUMBERS = 8_000_000  # numbers in a table that may be held a second time, transformed: 64 megabytes
 MIXED_NUMBERS, MIXED_BATCHES = 10_000_000, 4  # rows not in memory that are shuffled together: 80 MB, or more batches
 LARGEST, SMALLEST = 1e100, 1e-100  # beyond that squares of numbers leave the range of floating point
@@ -37,7 +42,7 @@ MISREAD = "USMmcV"  # kinds of NumPy types of which NumPy would read some as num
 
 Result = TypeVar("Result")
 Sums = tuple[Array | float, ...]
-Change = Callable[[DesignMatrix], DesignMatrix]
+Transform = Callable[[DesignMatrix], DesignMatrix]
 Code = Callable[[AnyArray], AnyArray]
 Record = Callable[[Callable[[], Any]], Any]
 
@@ -45,7 +50,7 @@ Record = Callable[[Callable[[], Any]], Any]
 # --- blocks -------------------------------------------------------------------------------------------------------
 
 
-class Start(NamedTuple):
+class RowPosition(NamedTuple):
     """The number of a block's first row, and in what it is counted: messages name rows by it."""
 
     row: int = 0
@@ -64,7 +69,7 @@ class Block(NamedTuple):
     weight: Array | None = None  # (b,), None for all ones
     offset: Array | None = None  # (b,), added to the score of every row
     where: str = ""  # the file or the partition, for messages
-    start: Start = Start()
+    start: RowPosition = RowPosition()
     row: int = 0  # the number of the first row among all rows of the source
 
     @property
@@ -86,12 +91,12 @@ class Block(NamedTuple):
         X = np.take(self.X, chosen, axis=0) if by_number else self.X[chosen]  # np.take copies whole rows
         return self._replace(X=X, y=self.y[chosen], weight=weight, offset=offset)
 
-    def changed(self, changes: Sequence[Change] | None) -> "Block":
-        """Columns in float64, every change applied; None: as they came."""
-        if changes is None:
+    def transformed(self, transforms: Sequence[Transform] | None) -> "Block":
+        """Columns in float64, every transform applied; None: as they came."""
+        if transforms is None:
             return self
         X = self.X if isinstance(self.X, csr_array) else np.asarray(self.X, dtype=np.float64)
-        return self._replace(X=reduce(lambda table, change: change(table), changes, X))
+        return self._replace(X=reduce(lambda table, transform: transform(table), transforms, X))
 
 
 def joined(blocks: Sequence[Block]) -> Block:
@@ -108,7 +113,7 @@ def _stacked(tables: Sequence[AnyArray]) -> AnyArray:
     return np.concatenate(tables, out=out)
 
 
-def check_weights(values: Array, kind: str, what: str, where: str, start: Start) -> Array:
+def check_weights(values: Array, kind: str, what: str, where: str, start: RowPosition) -> Array:
     """Weights or offsets, or an error that names the first that is none.
 
     Parameters
@@ -119,7 +124,7 @@ def check_weights(values: Array, kind: str, what: str, where: str, start: Start)
         The user's word for them.
     where : str
         The file or the partition.
-    start : Start
+    start : RowPosition
     """
     if kind == "offset":
         good, rule = np.abs(values) <= LARGEST, "finite, and at most 1e100 in size"
@@ -137,16 +142,17 @@ def check_weights(values: Array, kind: str, what: str, where: str, start: Start)
 def rows_in_block(d: int) -> int:
     """Rows of a dense block of d columns: as many as fit the cache, more where d² sums are to pay."""
     d = max(1, d)
-    return max(FEWEST_ROWS, CACHED_NUMBERS // d, min(ROWS_PER_COLUMN * d, WIDE_NUMBERS // d))
+    cached = min(BLOCK_SIZES.most_rows, BLOCK_SIZES.rows // d)
+    return max(FEWEST_ROWS, cached, min(ROWS_PER_COLUMN * d, WIDE_NUMBERS // d))
 
 
 def block_cuts(shape: tuple[int, ...], block_rows: int | None = None, stored: int | None = None) -> list[slice]:
-    """Where a table of this shape, and with so many stored numbers if it is sparse, is cut into blocks."""
+    """Cuts of a table of this shape, and with so many stored numbers if it is sparse, into blocks."""
     n, d = shape
     if stored is None:
-        largest = block_rows or (n if n * d < CACHED_NUMBERS else rows_in_block(d))
+        largest = block_rows or rows_in_block(d)
     else:  # what a block of sparse rows adds up to has a number for every column
-        largest = block_rows or max(FEWEST_ROWS, n * max(CACHED_NUMBERS, SPARSE_SHARE * d) // max(1, stored))
+        largest = block_rows or max(FEWEST_ROWS, n * max(BLOCK_SIZES.rows, SPARSE_SHARE * d) // max(1, stored))
     if n <= largest:
         return [slice(0, n)]
     count = -(-n // largest)
@@ -159,6 +165,13 @@ def add(a: Sums, b: Sums) -> Sums:
     return tuple(x + y for x, y in zip(a, b, strict=True))
 
 
+def sum_blocks(
+    blocks: Iterator[Block], block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]
+) -> Result:
+    """Apply `block` to every block and merge the results in order."""
+    return reduce(merge, map(block, blocks))
+
+
 # --- any rows -----------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +180,7 @@ class Rows(ABC):
 
     threads: int | None = None  # that compute; None: as many as BLAS was allowed
     block_rows: int | None = None  # in a block; None: as many as fit the cache
-    changes: tuple[Change, ...] | None = ()  # of the columns of every block, in float64; None: as they came
+    transforms: tuple[Transform, ...] | None = ()  # of the columns of every block, in float64; None: as they came
     record: Record | None = None  # hands out sums that an earlier fit has computed, and writes down the others
 
     @property
@@ -185,11 +198,11 @@ class Rows(ABC):
         """Apply `block` to every block of rows and merge the results in order; None: add tuples entry by entry."""
         together: Any = add if merge is None else merge
         work: Callable[[], Result] = partial(self._sum, block, together)
-        found: Result = work() if self.record is None else self.record(work)
-        return found
+        result: Result = work() if self.record is None else self.record(work)
+        return result
 
     def _sum(self, block: Callable[[Block], Result], merge: Callable[[Result, Result], Result]) -> Result:
-        with closing(self.parts(lambda blocks: reduce(merge, map(block, blocks)))) as results:
+        with closing(self.parts(partial(sum_blocks, block=block, merge=merge))) as results:
             return reduce(merge, results)
 
     def map(self, block: Callable[[Block], Array]) -> Array:
@@ -205,9 +218,9 @@ class Rows(ABC):
 
     # other views of the same rows
 
-    def through(self, change: Change) -> Self:
-        """The same rows with `change` applied to the columns of every block."""
-        return self._with(changes=(*(self.changes or ()), change))
+    def through(self, transform: Transform) -> Self:
+        """The same rows with `transform` applied to the columns of every block."""
+        return self._with(transforms=(*(self.transforms or ()), transform))
 
     def in_blocks(self, block_rows: int) -> Self:
         """The same rows, in blocks of at most this size."""
@@ -216,6 +229,11 @@ class Rows(ABC):
     def on_threads(self, threads: int | None) -> Self:
         """The same rows, computed with by so many threads; None: as many as BLAS was allowed."""
         return self._with(threads=threads)
+
+    def with_progress(self, shown: bool) -> Self:
+        """The same rows, whose passes show how far they are, unless they were told whether to."""
+        told = getattr(self, "progress", None) is not None
+        return self._with(progress=True) if shown and not told else self
 
     def recorded(self, record: Record) -> Self:
         """The same rows, whose sums `record` may hand out: see `checkpoint`."""
@@ -237,19 +255,20 @@ class Rows(ABC):
     # random rows
 
     def sample(self, rng: np.random.Generator, size: int, n_classes: int = 0) -> "MemoryRows":
-        """Rows drawn without replacement, in order, weighted so that sums over them estimate those over all rows.
+        """Draw about `size` rows without replacement, in order, weighted so that their sums estimate those of all rows.
 
-        Every block gives its share, so that there are `size` rows but for rounding. With `n_classes` the labels are
-        codes below that, and a class has at least half of an equal share, or all its rows.
+        Each row is drawn by itself. With `n_classes` the labels are codes below that, and a class has about half of an
+        equal share at least, and about `FEWEST_OF_A_CLASS` rows, or all that it has.
         """
-        raw = self._with(changes=None, record=None)
+        raw = self._with(transforms=None, record=None)
         counts = raw._labels().sum(partial(_class_counts, n_classes), np.add) if n_classes else np.array([self.n_rows])
-        rates = np.minimum(1.0, np.maximum(size / self.n_rows, size / (2 * len(counts) * np.maximum(1, counts))))
+        least = max(size / (2 * len(counts)), FEWEST_OF_A_CLASS)
+        rates = np.minimum(1.0, np.maximum(size / self.n_rows, least / np.maximum(1, counts)))
         drawn = joined(list(raw.each(partial(_drawn, rates=rates, seed=int(rng.integers(2**63))))))
         codes = _codes(drawn.y, len(counts))
-        standing = (counts / np.maximum(1, np.bincount(codes, minlength=len(counts))))[codes]
-        weight = standing if drawn.weight is None else drawn.weight * standing
-        return MemoryRows(drawn.X, drawn.y, weight, drawn.offset, self.threads, self.block_rows, self.changes)
+        expansion = (counts / np.maximum(1, np.bincount(codes, minlength=len(counts))))[codes]
+        weight = expansion if drawn.weight is None else drawn.weight * expansion
+        return MemoryRows(drawn.X, drawn.y, weight, drawn.offset, self.threads, self.block_rows, self.transforms)
 
     def _labels(self) -> Self:
         """The same rows, whose columns will not be looked at."""
@@ -262,7 +281,7 @@ class Rows(ABC):
         """
         held: list[Block] = []
         waiting = 0
-        with closing(self._with(changes=None, record=None)._shuffled(rng).each(lambda block: block)) as blocks:
+        with closing(self._with(transforms=None, record=None)._shuffled(rng).each(lambda block: block)) as blocks:
             for block in blocks:
                 held.append(block)
                 waiting += len(block.y)
@@ -280,7 +299,7 @@ class Rows(ABC):
 
     def _cut(self, mixed: Block, n: int, size: int) -> Iterator[Block]:
         for start in range(0, n, size):
-            yield mixed.taken(np.arange(start, min(start + size, n))).changed(self.changes)
+            yield mixed.taken(np.arange(start, min(start + size, n))).transformed(self.transforms)
 
 
 def _codes(y: AnyArray, n_classes: int) -> Codes:
@@ -292,29 +311,11 @@ def _class_counts(n_classes: int, block: Block) -> Codes:
 
 
 def _drawn(block: Block, rates: Array, seed: int) -> Block:
-    """Some rows of a block: of every class this share, rounded at random so that no row is favoured."""
-    rng, codes, chosen = np.random.default_rng([seed, block.row]), _codes(block.y, len(rates)), []
-    for k, rate in enumerate(rates):
-        members = np.flatnonzero(codes == k)
-        chosen.append(members[spread(rng, len(members), int(len(members) * rate + rng.random()))])
-    return block.taken(np.sort(np.concatenate(chosen)))
-
-
-def spread(rng: np.random.Generator, n: int, size: int) -> Codes:
-    """So many of n rows, in order: one at random out of every stretch of n/size rows, each row as likely as any other.
-
-    Stretches begin at whole rows, and the first anywhere: where `size` does not divide n, none is favoured. The last
-    goes on at the top of the table.
-
-    Examples
-    --------
-    >>> spread(np.random.default_rng(0), 1000, 5)
-    array([109, 180, 335, 530, 889])
-    """
-    begin = ((np.arange(size + 1) + rng.random()) * (n / max(1, size))).astype(np.intp)
-    begin[-1] = begin[0] + n  # but for rounding it is
-    chosen = (begin[:-1] + (rng.random(size) * np.diff(begin)).astype(np.intp)) % max(1, n)
-    return np.sort(chosen, kind="stable")  # all but one are in order
+    """Some rows of a block: each by itself, with the rate of its class, however the rows are cut into blocks."""
+    fours, more = divmod(block.row, 4)  # this generator makes four numbers at a time
+    rng = np.random.Generator(np.random.Philox(seed).advance(fours))
+    codes = _codes(block.y, len(rates))
+    return block.taken(np.flatnonzero(rng.random(more + len(codes))[more:] < rates[codes]))
 
 
 # --- rows in memory -----------------------------------------------------------------------------------------------
@@ -331,7 +332,7 @@ class MemoryRows(Rows):
     X : (n, d) array or csr_array
     y : (n,) array
     weight, offset : (n,) arrays or None
-    threads, block_rows, changes
+    threads, block_rows, transforms
         As in `Rows`.
 
     Examples
@@ -347,7 +348,7 @@ class MemoryRows(Rows):
     offset: Array | None = None
     threads: int | None = None
     block_rows: int | None = None
-    changes: tuple[Change, ...] | None = ()
+    transforms: tuple[Transform, ...] | None = ()
 
     @property
     def n_rows(self) -> int:
@@ -355,27 +356,28 @@ class MemoryRows(Rows):
 
     def parts(self, work: Callable[[Iterator[Block]], Result]) -> Generator[Result, None, None]:
         cuts = self.cuts
-        per_part = -(-len(cuts) // MOST_PARTS)
+        most = max(1, min(MOST_PARTS, 2 * self.X.size // BLOCK_SIZES.rows))  # small tables are not worth a hand-over
+        per_part = -(-len(cuts) // most)
         parts = [cuts[at : at + per_part] for at in range(0, len(cuts), per_part)]
         if self._is_kept:
-            _ = self._changed_table  # made before threads ask for it
+            _ = self._transformed_table  # made before threads ask for it
         with single_threaded_blas():  # for one block, too: on a busy machine its own threads cost more than they bring
             yield from in_order(lambda part: work(map(self.block, part)), parts, self.threads or default_threads())
 
     @property
     def cuts(self) -> list[slice]:
-        """Where the table is cut into blocks."""
+        """Cuts of the table into blocks."""
         return block_cuts(self.X.shape, self.block_rows, self.X.nnz if isinstance(self.X, csr_array) else None)
 
     def block(self, cut: slice) -> Block:
-        """Some rows, their columns changed."""
+        """Some rows, their columns transformed."""
         if self._is_kept:
-            return self._rows(self._changed_table, cut)
-        return self._rows(self.X, cut).changed(self.changes)
+            return self._rows(self._transformed_table, cut)
+        return self._rows(self.X, cut).transformed(self.transforms)
 
-    def through(self, change: Change) -> Self:
-        again = super().through(change)
-        vars(again).pop("_changed_table", None)
+    def through(self, transform: Transform) -> Self:
+        again = super().through(transform)
+        vars(again).pop("_transformed_table", None)
         return again
 
     def encoded(self, code: Code) -> Self:
@@ -387,21 +389,23 @@ class MemoryRows(Rows):
     def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
         """All rows once, `size` at a time, shuffled."""
         order = rng.permutation(self.n_rows)
-        return (self._rows(self.X, order[at : at + size]).changed(self.changes) for at in range(0, self.n_rows, size))
+        return (
+            self._rows(self.X, order[at : at + size]).transformed(self.transforms) for at in range(0, self.n_rows, size)
+        )
 
     def _rows(self, X: DesignMatrix, cut: slice | Codes) -> Block:
         weight, offset = (None if held is None else held[cut] for held in (self.weight, self.offset))
         first = cut.start if isinstance(cut, slice) else 0
-        return Block(X[cut], self.y[cut], weight, offset, start=Start(first), row=first)
+        return Block(X[cut], self.y[cut], weight, offset, start=RowPosition(first), row=first)
 
     @property
     def _is_kept(self) -> bool:
-        """Whether the changed table is held: what is small or sparse is not changed again in every pass."""
-        return bool(self.changes) and (isinstance(self.X, csr_array) or self.X.size <= COPIED_NUMBERS)
+        """True where the transformed table is held: what is small or sparse is not transformed again in every pass."""
+        return bool(self.transforms) and (isinstance(self.X, csr_array) or self.X.size <= COPIED_NUMBERS)
 
     @cached_property
-    def _changed_table(self) -> DesignMatrix:
-        return Block(self.X, self.y).changed(self.changes).X
+    def _transformed_table(self) -> DesignMatrix:
+        return Block(self.X, self.y).transformed(self.transforms).X
 
 
 # --- rows that are not in memory ----------------------------------------------------------------------------------
@@ -418,19 +422,19 @@ class OutOfCoreRows(Rows):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """What must be the same for a fit that was stopped to go on."""
+        """A text that must be the same for a fit that was stopped to go on."""
 
     def aligned(self, names: Sequence[str], references: Mapping[str, str]) -> Self:
         """The same rows with the columns of a model that was fitted before, in its order, where that can be done."""
         return self
 
-    def referenced(self) -> tuple[Self, dict[str, str]]:
+    def without_reference_levels(self) -> tuple[Self, dict[str, str]]:
         """The same rows without the first level of every category, and which those are."""
         return self, {}
 
 
 def is_dask(table: Any) -> bool:
-    """Whether this is a Dask array, data frame or series; Dask is not imported for the answer.
+    """True for a Dask array, data frame or series; Dask is not imported for the answer.
 
     Examples
     --------

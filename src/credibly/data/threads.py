@@ -9,10 +9,10 @@ import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import copy_context
 from functools import cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
 
@@ -39,75 +39,112 @@ def _set_threads(library: LibController, threads: int) -> None:
         release()
 
 
-class _SingleThreadedBlas:
-    """Holds BLAS at one thread, for the whole process, from when the first enters until the last has left.
+class _Request(NamedTuple):
+    """A number of threads that somebody inside wants BLAS to have."""
 
-    Entries are counted: were each to restore what it found, the last of overlapping fits would leave BLAS at one
-    thread for good.
+    threads: int
+    limit: bool  # True where a user allows no more; False where one thread of ours computes beside others
+    thread: int  # who asks
+
+
+class _HeldBlas:
+    """Holds BLAS at a number of threads, for the whole process: that of whoever entered last and is still inside.
+
+    The last to leave restores what was before the first. Were each to restore what it found, the last of overlapping
+    fits would leave BLAS at the number of another for good.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._entered = threading.local()  # how often this thread has
-        self._count = 0
+        self._requests: dict[object, _Request] = {}  # of all inside, in the order in which they entered
         self._before: list[int] = []  # threads of every library before the first entered
+        self._set: list[int] = []  # threads of every library as set here last
 
     @contextmanager
-    def __call__(self) -> Iterator[None]:
-        libraries = _blas().lib_controllers
-        with self._lock:
-            if self._count == 0:
-                self._before = [library.num_threads for library in libraries]
-                for library in libraries:
-                    _set_threads(library, 1)
-            self._count += 1
-        self._entered.times = self._times + 1
+    def __call__(self, threads: int = 1, *, limit: bool = False) -> Iterator[None]:
+        key = object()
         try:
+            with self._lock:
+                self._enter(key, _Request(threads, limit, threading.get_ident()))
             yield
         finally:
-            self._entered.times -= 1
-            with self._lock:
-                self._count -= 1
-                if self._count == 0:
-                    for library, threads in zip(libraries, self._before, strict=True):
-                        if library.num_threads == 1:  # what somebody else has set meanwhile is theirs to restore
-                            _set_threads(library, threads)
+            try:
+                self._leave(key)
+            finally:  # Ctrl-C may have come on the way
+                self._leave(key)
+
+    def _enter(self, key: object, request: _Request) -> None:
+        libraries = _blas().lib_controllers
+        if not self._requests:
+            self._before = [library.num_threads for library in libraries]
+            self._set = list(self._before)
+        elif self._last.threads == request.threads:  # a pass within a fit: nothing to set
+            self._requests[key] = request
+            return
+        self._requests[key] = request
+        for k, library in enumerate(libraries):
+            _set_threads(library, request.threads)
+            self._set[k] = library.num_threads  # which may be fewer: a library has a largest number
+
+    def _leave(self, key: object) -> None:
+        """Set what the last of the others inside wants, or what was before; nothing for one who has left already."""
+        with self._lock:
+            if key not in self._requests:
+                return
+            last, ours = self._last, {it.threads for it in self._requests.values()}
+            others = [it for other, it in self._requests.items() if other is not key]
+            if not others or others[-1].threads != last.threads:
+                for k, library in enumerate(_blas().lib_controllers):
+                    if library.num_threads in {*ours, self._set[k]}:  # what somebody else has set is theirs to restore
+                        _set_threads(library, others[-1].threads if others else self._before[k])
+                        self._set[k] = library.num_threads
+            del self._requests[key]
 
     @property
-    def _times(self) -> int:
-        return getattr(self._entered, "times", 0)
+    def _last(self) -> _Request:
+        """What whoever entered last and is still inside wants."""
+        return next(reversed(self._requests.values()))
 
     def after_fork(self) -> None:
         """In a forked child only the thread that forked lives on."""
-        self._lock, self._count = threading.Lock(), self._times
+        self._lock, here = threading.Lock(), threading.get_ident()
+        self._requests = {key: it for key, it in self._requests.items() if it.thread == here}
 
     @property
     def allowed(self) -> int:
-        """How many threads BLAS may use outside; without a BLAS, one for each core."""
+        """Threads that BLAS may use outside, or that a user allows inside; without a BLAS, one for each core."""
         with self._lock:
-            counts = self._before if self._count else [library.num_threads for library in _blas().lib_controllers]
-            return max(counts) if counts else os.cpu_count() or 1
+            limits = [it.threads for it in self._requests.values() if it.limit]
+            if limits:
+                return limits[-1]
+            held = self._before if self._requests else [library.num_threads for library in _blas().lib_controllers]
+            return max(held) if held else os.cpu_count() or 1
 
 
-single_threaded_blas = _SingleThreadedBlas()
+_held = _HeldBlas()
+
+
+def single_threaded_blas() -> AbstractContextManager[None]:
+    """BLAS on one thread: others compute beside it, each with a block of rows."""
+    return _held()
 
 
 @contextmanager
 def blas_threads(n_rows: int, threads: int | None) -> Iterator[None]:
     """BLAS on so many threads while n × n matrices are factorised; None: as many as it may, one for few rows."""
-    if threads is None and n_rows < FEW_ROWS:
+    if threads is not None:
+        with _held(threads, limit=True):
+            yield
+    elif n_rows < FEW_ROWS:
         with single_threaded_blas():
             yield
-    elif threads is None:
-        yield
     else:
-        with _blas().limit(limits=threads):
-            yield
+        yield
 
 
 def default_threads() -> int:
     """As many threads as BLAS was allowed: so nested parallelism (n_jobs, OMP_NUM_THREADS) is respected."""
-    return single_threaded_blas.allowed
+    return _held.allowed
 
 
 # --- the pool -------------------------------------------------------------------------------------
@@ -129,7 +166,7 @@ def _after_fork() -> None:
     """A forked child has the pool but not its threads."""
     _pool.cache_clear()
     _thread.in_pool = False
-    single_threaded_blas.after_fork()
+    _held.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

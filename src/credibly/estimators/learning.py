@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from credibly.data.threads import blas_threads
 from credibly.errors import CollinearityError, InputError, NotPositiveDefinite, SingularPriorError
 from credibly.estimators.determined import refuse_collinear, refuse_infinite, refuse_offsets, refuse_separated
 from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
@@ -51,6 +52,11 @@ HIGHER = 1e-6  # nats
 
 def learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     """Fit with the prior chosen by an object or a short string."""
+    with blas_threads(problem.shape.total, None):
+        return _learn(problem, choice, search)
+
+
+def _learn(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
     check_prior(choice)
     if problem.shape.total > problem.limits.largest_matrix and _by_conjugate_gradients(problem, choice, search):
         return _learn_wide(problem, choice, search)

@@ -82,7 +82,7 @@ class PredictToMixin:
         rows : ParquetRows, Dask array or frame, or (n, d) array or data frame
             With the columns of the fit. A target is not read.
         path : path
-            ``.parquet`` or ``.csv``.
+            ``.parquet``, ``.csv`` or ``.csv.gz``.
         level : float or None
             Mass of the intervals; None writes none.
         overwrite : bool
@@ -102,16 +102,21 @@ class PredictToMixin:
         ...     model.predict_to([[0.5], [2.5]], pathlib.Path(folder, "out.csv"))
         2
         """
-        from credibly.data.parquet import write_table
+        try:
+            from credibly.data.table_files import suffix_of, write_table
+        except ModuleNotFoundError as error:
+            raise ImportError("predict_to needs pyarrow: pip install 'credibly[data]'") from error
 
         check_is_fitted(self)
+        suffix_of(path)  # errors before anything is read
         if level is not None:
-            normal_quantile(level)  # an error before anything is read
+            normal_quantile(level)
         alone = copy(self)
         vars(alone)["n_jobs"] = 1  # blocks are predicted side by side already,
         vars(alone)["_told_names"] = vars(alone).pop("feature_names_in_", None)  # and their columns have been compared
         predict = partial(_predicted, model=alone, level=level)
         source = _rows_to_predict(self, rows)
+        _refuse_own_input(source, path)
         if not source.n_rows:
             return write_table(path, [_no_rows(alone, level)], overwrite=overwrite)
         with closing(source.each(predict)) as tables:  # its threads end with it, come what may
@@ -133,6 +138,13 @@ def _rows_to_predict(model: Any, rows: Any) -> Rows:
         return found
     X = canonical(read_numbers(model, rows, reset=False))
     return MemoryRows(X, np.zeros(X.shape[0])).in_blocks(max(1, BLOCK_NUMBERS // max(1, X.shape[1])))
+
+
+def _refuse_own_input(rows: Rows, path: str | Path) -> None:
+    """Refuse to write predictions over a file that they are made from."""
+    read = [file.path.resolve() for file in getattr(rows, "files", ())]
+    if Path(path).resolve() in read:
+        raise InputError(f"{os.fspath(path)} is one of the files that are predicted; write to another file.")
 
 
 def _predicted(block: Block, model: Any, level: float | None) -> dict[str, AnyArray]:

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 
 from credibly._version import __version__
 from credibly.data.checkpoint import Checkpoint
-from credibly.data.columns import Columns, describe_block, merge_columns
+from credibly.data.columns import Columns, describe, describe_block, merge_columns
 from credibly.data.rows import Block, Code, OutOfCoreRows, Rows, is_dask
 from credibly.errors import FileWriteError, InputError, NewClassError
 from credibly.estimators.containers import named
@@ -39,6 +39,7 @@ from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import AnyArray, Codes
 from credibly.numerics.linalg import DesignMatrix
 
+UNRECORDED = ("verbose", "n_jobs")  # arguments that change no sum
 MOST_LABELS = 1000
 
 Walk = Callable[[Rows], Rows]
@@ -64,8 +65,7 @@ class StoredTraining(NamedTuple):
         if self.columns is not None:
             check_columns(self.columns, None, names)
             return self.columns
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
-            columns = Columns(*rows.sum(_described, _merged))
+        columns = describe(rows)
         check_columns(columns, self.table, names)
         return columns
 
@@ -89,14 +89,6 @@ class StoredTable(NamedTuple):
 
     def _training(self, rows: Rows) -> StoredTraining:
         return StoredTraining(rows, self.columns.mean.size, self.n_counted, sparse=False, columns=self.columns)
-
-
-def _described(block: Block) -> Look:
-    return tuple(describe_block(block))
-
-
-def _merged(a: Look, b: Look) -> Look:
-    return tuple(merge_columns(Columns(*a), Columns(*b)))
 
 
 AnyTraining = Training | StoredTraining
@@ -175,6 +167,7 @@ def read_stored(
 ) -> StoredTable:
     """Classes and columns of rows that are not in memory, in one pass, or an error that names the place."""
     read_names(estimator, source, reset=reset)
+    rows = rows.with_progress(getattr(estimator, "verbose", False))
     columns, n_counted, (found, counting) = first_pass(rows, source.names, labels_of, joined_labels)
     check_labels(found)
     if classes is None:
@@ -193,7 +186,7 @@ def first_pass(
     n = len(Columns._fields)
 
     def merged(a: Look, b: Look) -> Look:
-        return (*_merged(a[:n], b[:n]), a[n] + b[n], *merge(a[n + 1 :], b[n + 1 :]))
+        return (*merge_columns(a[:n], b[:n]), a[n] + b[n], *merge(a[n + 1 :], b[n + 1 :]))
 
     with np.errstate(over="ignore", invalid="ignore"):  # what overflowed shows in the extremes
         found = rows.sum(partial(_look, names=names, read=read), merged)
@@ -209,7 +202,7 @@ def refuse_no_weight(n_counted: float) -> None:
 
 def _look(block: Block, names: list[str], read: Callable[[Block], Look]) -> Look:
     with np.errstate(over="ignore", invalid="ignore"):  # on a worker, too
-        columns = describe_block(block)
+        columns = Columns(*describe_block(block))
     seen = columns.mean if block.weight is None else block.X  # rows of weight zero are not described
     if not np.isfinite(seen.sum(dtype=np.float64)):
         refuse_not_finite(block.X, names, block.where, block.start)
@@ -281,7 +274,7 @@ def with_references(estimator: Any, rows: Any, prior: object) -> Any:
     """Without the first level of every category where the prior is flat: all levels would repeat the intercept."""
     estimator._references = {}
     if prior is None or isinstance(prior, Jeffreys):
-        rows, estimator._references = rows.referenced()
+        rows, estimator._references = rows.without_reference_levels()
     return rows
 
 
@@ -301,7 +294,7 @@ def resumable(estimator: BaseEstimator, path: Any) -> Iterator[Walk]:
         return
     if not isinstance(path, str | Path):
         raise InputError(f"resume must be the path of a file, or None; got {path!r}.")
-    choices = {name: value for name, value in estimator.get_params(deep=False).items() if name != "verbose"}
+    choices = {name: value for name, value in estimator.get_params(deep=False).items() if name not in UNRECORDED}
     checkpoint = Checkpoint(
         path, {"model": type(estimator).__name__, "parameters": _digest(choices), "version": __version__}
     )

@@ -69,7 +69,7 @@ def read_stored_targets(
     """Columns and targets of rows that are not in memory, in one pass, or an error that names the place."""
     read_names(estimator, source, reset=reset)
     names = source.names
-    rows = rows.encoded(_as_floats)
+    rows = rows.with_progress(getattr(estimator, "verbose", False)).encoded(_as_floats)
     columns, n_counted, (constant,) = first_pass(rows, names, partial(_block_constant, family=family), add)
     training = StoredTraining(rows, len(names), n_counted, sparse=False, columns=columns)
     return Targets(training, float(constant))

@@ -16,7 +16,7 @@ from sklearn.utils.validation import (
 )
 
 from credibly.data.columns import Columns, describe
-from credibly.data.rows import LARGEST, SMALLEST, Code, MemoryRows, Rows, Start
+from credibly.data.rows import LARGEST, SMALLEST, Code, MemoryRows, RowPosition, Rows
 from credibly.errors import CellTypeError, InputError, NewClassError
 from credibly.estimators.containers import (
     ENCODE,
@@ -318,7 +318,7 @@ def read_weights(sample_weight: ArrayLike | None, X: DesignMatrix) -> Array | No
     return weight
 
 
-def refuse_missing_labels(y: ArrayLike, start: Start | None = None) -> None:
+def refuse_missing_labels(y: ArrayLike, start: RowPosition | None = None) -> None:
     """A missing label is an error for a discriminative model; `start` says which rows those of a part are."""
     values = y if isinstance(y, np.ndarray) or hasattr(y, "__array__") else np.asarray(y, dtype=object)
     array = np.asarray(values)
@@ -358,7 +358,7 @@ def check_columns(columns: Columns, X: DesignMatrix | None, names: Sequence[str]
             )
 
 
-def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "", start: Start | None = None) -> None:
+def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "", start: RowPosition | None = None) -> None:
     """Raise with the names of the columns that hold NaN or infinity, and the part of the data, if any does."""
     found = []
     for what, is_bad in (("NaN", np.isnan), ("infinity (inf)", np.isinf)):
@@ -374,8 +374,8 @@ def refuse_not_finite(X: DesignMatrix, names: Sequence[str], where: str = "", st
         place = f" ({where}{row})" if where else ""
         raise InputError(
             f"X contains {' and '.join(found)}{place}. This model needs finite numbers: drop or impute those cells. "
-            f"({'NaiveBayes takes' if where else 'Generative models, NaiveBayes and LinearDiscriminant, take'} missing "
-            "cells as they are.)"
+            f"({'NaiveBayes takes' if where else 'Generative models, NaiveBayes and LinearDiscriminant, take'} NaN as "
+            "it is.)"
         )
 
 

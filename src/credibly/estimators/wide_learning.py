@@ -118,7 +118,7 @@ def _point(space: RowSpace, point: Array) -> Array:
 
 def _table(rows: Rows) -> Block:
     """All rows as one block."""
-    if isinstance(rows, MemoryRows) and not rows.changes:
+    if isinstance(rows, MemoryRows) and not rows.transforms:
         return Block(rows.X, rows.y, rows.weight, rows.offset)
     blocks: list[Block] = rows.sum(lambda block: [block], add)
     tables = [block.X for block in blocks]

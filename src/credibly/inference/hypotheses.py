@@ -15,7 +15,6 @@ import ast
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from scipy.special import chdtrc
 from credibly.errors import InputError
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
+from credibly.wording import did_you_mean
 
 NOTHING = 1e-12  # of what its terms could add up to: a combination that cancels
 SINGULAR = 1e-14  # of the largest eigenvalue
@@ -235,10 +235,10 @@ def _place(name: str, known: list[str], what: str) -> int:
         return known.index(name)
     if name in known:
         raise InputError(f"There are {known.count(name)} weights called {name!r}; use a matrix instead of names.")
-    near = get_close_matches(name, known, n=1)
+    hint = did_you_mean(name, known, most=1)
     more = f" and {len(known) - MOST_SHOWN} more" if len(known) > MOST_SHOWN else ""
     raise InputError(
-        f"No {what} is called {name!r}.{f' Did you mean {near[0]!r}?' if near else ''} There are: "
+        f"No {what} is called {name!r}.{hint and f' {hint}'} There are: "
         f"{', '.join(known[:MOST_SHOWN])}{more}. Names with spaces or signs go in backticks: `mean radius` = 0."
     )
 

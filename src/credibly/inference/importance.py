@@ -33,7 +33,7 @@ from scipy.stats import qmc
 from credibly.inference.targets import Target
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.special import LOG_2PI, log_sum_exp
-from credibly.numerics.weighted_draws import CLOSE, RELIABLE, Smoothed, alike, pareto_smoothed
+from credibly.numerics.weighted_draws import CLOSE, RELIABLE, Smoothed, all_equal, pareto_smoothed
 
 FIRST_PAIRS = 512  # draws are doubled from here on
 MOST_PAIRS = 16_384  # by default
@@ -165,7 +165,7 @@ class Correction(NamedTuple):
     @classmethod
     def of(cls, pairs: Pairs) -> "Correction":
         """Smooth the ratios, of single draws or of pairs: whichever have the lighter tail."""
-        if pairs.log_tilt is not None and alike((pairs.log_ratios - pairs.log_tilt).reshape(-1)):
+        if pairs.log_tilt is not None and all_equal((pairs.log_ratios - pairs.log_tilt).reshape(-1)):
             return cls.of(pairs.own)  # q is the posterior, and nothing is to be corrected
         plain, pair = pairs.plain(), pairs.symmetrised()
         best = pair if counted_khat(pair) < counted_khat(plain) else plain

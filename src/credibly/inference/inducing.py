@@ -33,7 +33,7 @@ from credibly.inference.inducing_points import independent_points
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
-from credibly.numerics.linalg import PSD, Substitution, scratch, weighted_gram
+from credibly.numerics.linalg import PSD, scratch, weighted_gram
 
 HELD_NUMBERS = 150_000_000  # of V: 1.2 gigabytes
 BLOCK_NUMBERS = 2**18  # of V in a block: two megabytes, and enough blocks for several threads
@@ -62,13 +62,8 @@ class Whitening:
         return self.whitened(self.kernel(X, self.points))
 
     def whitened(self, K: Array) -> Array:
-        """V of rows whose k(X, Z) is at hand, in its place."""
-        return self.by_rows.forward(K)
-
-    @cached_property
-    def by_rows(self) -> Substitution:
-        """L, to be solved for rows."""
-        return Substitution.of(self.factor)
+        """V of rows whose k(X, Z) is at hand."""
+        return np.asarray(K @ self.factor.inverse_root.T)
 
 
 class Part(NamedTuple):
@@ -161,11 +156,9 @@ def left_open(prior: Array, V: Array) -> Array:
     return np.where(left > LEFT * prior, left, 0.0)
 
 
-def squared_lengths(by_rows: Substitution, V: Array) -> Array:
+def squared_lengths(inverse_root: Array, V: Array) -> Array:
     """|L⁻¹ v|² of every row v."""
-    half = scratch(*V.shape)
-    np.copyto(half, V)
-    by_rows.forward(half)
+    half = np.matmul(V, inverse_root.T, out=scratch(*V.shape))
     return np.asarray(np.einsum("nm,nm->n", half, half))
 
 
@@ -245,17 +238,17 @@ class InducingPrecision:
 
     def pulled_with_leverage(self, b: Array) -> Pulled:
         """`pulled` by the column that was summed with the factor, finding `leverage` in the same pass."""
-        t, by_rows = self.A.solve(self.projected), Substitution.of(self.A)
+        t, root = self.A.solve(self.projected), self.A.inverse_root
 
-        Vt, h = self.prior.map(lambda part: np.column_stack([part.V @ t, squared_lengths(by_rows, part.V)])).T
+        Vt, h = self.prior.map(lambda part: np.column_stack([part.V @ t, squared_lengths(root, part.V)])).T
         vars(self)["leverage"] = h  # what the cached property would find in a pass of its own
         return self._pulled(b, Vt)
 
     @cached_property
     def leverage(self) -> Array:
         """h."""
-        by_rows = Substitution.of(self.A)
-        return self.prior.map(lambda part: squared_lengths(by_rows, part.V))
+        root = self.A.inverse_root
+        return self.prior.map(lambda part: squared_lengths(root, part.V))
 
     def variances(self) -> Array:
         """diag((P⁻¹ + W)⁻¹): what is left of a row's own share, and of that of the points. Nothing cancels."""

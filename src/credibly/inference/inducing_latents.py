@@ -71,7 +71,7 @@ def evidence_gradient(precision: InducingPrecision, a: Array, b: Array, places: 
         weighted[:, -2], weighted[:, -1] = right, left
         G = weighted @ below  # 2 (M - diag(M)) V
         G -= np.multiply(2.0 * middle[:, None], V, out=scratch(*V.shape))
-        weights = prior.whitening.by_rows.backward(G)
+        weights = G @ L.inverse_root
         return sums(X, weights), diagonal_sums(kernel, X, middle), weighted_gram(V, middle)
 
     slopes, on_diagonal, gram = prior.sum(block, a, b, precision.S, own)

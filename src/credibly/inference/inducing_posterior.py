@@ -13,7 +13,7 @@ from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
-from credibly.numerics.linalg import PSD, Substitution, semidefinite_root
+from credibly.numerics.linalg import PSD, semidefinite_root
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,7 @@ class InducingGaussian:
     def scores(self, X: Array) -> Scores:
         """Mean and variance of the latents at other rows."""
         V, prior = self._seen(X, self.whitening.kernel.diag)
-        return Scores(V @ self.mean, left_open(prior, V) + squared_lengths(self._by_rows, V))
-
-    @cached_property
-    def _by_rows(self) -> Substitution:
-        return Substitution.of(self.A)
+        return Scores(V @ self.mean, left_open(prior, V) + squared_lengths(self.A.inverse_root, V))
 
     def means(self, X: Array) -> Array:
         """Their means alone: k(X, Z) times one vector."""

@@ -104,7 +104,8 @@ class Gaussian:
     def scores(self, Z: DesignMatrix) -> Scores:
         """Mean and variance of the scores Zw, one per row."""
         rows = np.asarray(Z if isinstance(Z, np.ndarray) else Z.toarray())
-        return Scores(rows @ self.mean, (self.precision.half_solve(rows.T) ** 2).sum(axis=0))
+        white = rows @ self.root.T
+        return Scores(rows @ self.mean, np.einsum("nm,nm->n", white, white))
 
     def class_scores(self, Z: DesignMatrix, contrast: Array) -> Scores:
         """Mean and covariance of K scores per row: of combinations of the weight vectors that are stacked, (K, J).

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from credibly.numerics.settings import BLOCK_SIZES
+
 Array = NDArray[np.float64]
 Codes = NDArray[np.intp]
 AnyArray = NDArray[Any]
 
 
-def row_blocks(n_rows: int, per_row: int, numbers: int = 2**15) -> Iterator[slice]:
+def row_blocks(n_rows: int, per_row: int, numbers: int = BLOCK_SIZES.temporaries) -> Iterator[slice]:
     """Slices of rows whose temporaries, of `per_row` numbers for each row, have at most so many numbers.
-
-    The default stays in the cache of one core.
 
     Examples
     --------

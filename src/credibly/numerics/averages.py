@@ -36,35 +36,15 @@ from credibly.numerics import special
 from credibly.numerics.arrays import Array, Codes, row_blocks
 from credibly.numerics.quadrature import Rule, gauss_hermite, trapezoid
 
-__all__ = [
-    "CutNormal",
-    "Factor",
-    "LabelAverages",
-    "Tilted",
-    "Transition",
-    "averaged_expansion",
-    "cut_normal",
-    "label_averages",
-    "log_normal_cdf",
-    "log_sigmoid",
-    "mackay_sigmoid",
-    "normal_cdf",
-    "sigmoid",
-    "sigmoid_averages",
-    "tilted",
-    "tilted_normal_cdf",
-    "tilted_sigmoid",
-]
-
 _DROP = 34.0  # e⁻³⁴ is 2e-15: what is farther below the peak of an integrand does not count
-_CELLS = 16  # of the grid that finds the window
-_WORTHWHILE, _ROUNDS = 0.8, 80  # a window is narrowed while that takes off a fifth; 0.8⁸⁰ is 2e-8
+_WINDOW_CELLS = 16  # of the grid that finds the window
+_LEAST_GAIN, _ROUNDS = 0.2, 80  # a window is narrowed while that takes off a fifth; 0.8⁸⁰ is 2e-8
 # Nodes that make averages and tilted moments right to 1e-12, by the largest s/ω that they serve (the last up to _FAR):
 # measured for logistic, Cauchy, Student-t and Gumbel thresholds and every mean.
 _WIDTHS, _NODES = (1.0, 4.0, 1e3), (64, 128, 384, 1024)
 _REACH = float(np.sqrt(2.0 * _DROP))  # standard deviations that hold a normal but for as much
 _HIGHEST = 710.0  # no density exceeds e^710, the largest number
-_HOPELESS = 1e300  # −log Z of rows whose squares are beyond all numbers: they are not averaged
+_UNDERFLOWS = 1e300  # −log Z of rows whose squares are beyond all numbers: they are not averaged
 _FAR = 1e13  # widths of the likelihood: from there on its transition is a step
 _NARROW, _NARROW_NODES = 0.1, 10  # expectations of scores so narrow need only so many Gauss–Hermite nodes
 
@@ -176,21 +156,21 @@ def tilted_normal_cdf(m: ArrayLike, v: ArrayLike) -> Tilted:
     (0.56419, 0.68169)
     """
     m, s = _standard_deviations(m, v)
-    z, mean, var = cut_normal(m, s)
+    z, mean, var = tilted_probit(m, s)
     return Tilted(special.log_normal_cdf(z), mean, var)
 
 
-class CutNormal(NamedTuple):
-    """Where the cut is, and mean and variance of what it leaves."""
+class ProbitTilted(NamedTuple):
+    """z, of which Φ is the mass of the product, and its mean and variance."""
 
     z: Array
     mean: Array
     var: Array
 
 
-def cut_normal(
+def tilted_probit(
     m: Array, s: Array, place: Array | float = 0.0, width: Array | float = 1.0, side: Array | float = 1.0
-) -> CutNormal:
+) -> ProbitTilted:
     r"""Moments of a normal density times a normal distribution function.
 
     .. math:: \Phi\{\pm (f - b)/a\}\, N(f \mid m, s^2), \qquad E[f] = m \pm \frac{s^2}{\sqrt{a^2 + s^2}}\, r(z), \qquad
@@ -207,7 +187,7 @@ def cut_normal(
 
     Returns
     -------
-    CutNormal
+    ProbitTilted
         z, mean and variance.
 
     Notes
@@ -222,7 +202,7 @@ def cut_normal(
 
     Examples
     --------
-    >>> z, mean, var = cut_normal(np.array(-1e8), np.array(1e2))
+    >>> z, mean, var = tilted_probit(np.array(-1e8), np.array(1e2))
     >>> round(float(mean), 3), round(float(var), 3)  # almost m/(1 + s²)
     (-9999.0, 1.0)
     """
@@ -235,7 +215,7 @@ def cut_normal(
     between = m * own**2 + place * given**2 + side * s * given * special.mills_ratios(np.where(far, -z, 0.0)).first
     mean = np.where(far, between, m + side * s * given * special.normal_hazard(np.where(far, 0.0, z)))
     var = s**2 * (own**2 + given**2 * special.truncated_normal_variance(z))
-    return CutNormal(z[()], mean[()], var[()])
+    return ProbitTilted(z[()], mean[()], var[()])
 
 
 # --- the logistic function ----------------------------------------------------------------------------------
@@ -440,7 +420,7 @@ def mackay_sigmoid(m: ArrayLike, v: ArrayLike) -> Array:
 
 
 class Transition(NamedTuple):
-    """Where a likelihood has its transition, and how wide that is."""
+    """The place and the width of a likelihood's transition."""
 
     center: float = 0.0
     width: float = 1.0  # about the distance of the nearest singularity of log p from the real line
@@ -598,7 +578,7 @@ def _flat_rows(y: ArrayLike, m: ArrayLike, v: ArrayLike) -> tuple[tuple[int, ...
 
 
 def _by_width(s: Array, edges: Sequence[float], cells: Sequence[int]) -> Iterator[tuple[int, slice | Codes]]:
-    """How many edges s exceeds, and the rows for which it does, in blocks of so many numbers for each row."""
+    """Numbers of edges that s exceeds, with the rows for which it does, in blocks of so many numbers for each row."""
     for block in row_blocks(len(s), cells[0]):
         exceeded = np.searchsorted(edges, s[block])
         least, most = int(exceeded.min()), int(exceeded.max())
@@ -618,7 +598,7 @@ def _moments(factor: Factor, y: Array, m: Array, s: Array) -> Array:
     far = (np.maximum(np.abs(m - center), s) > _FAR * width) & (s != 0)
     out[:, far] = _step_moments(factor, y[far], m[far], s[far])
     below = _below_peak(factor, y, m, s)
-    near = np.flatnonzero(~far & (s != 0) & ~(below > _HOPELESS))
+    near = np.flatnonzero(~far & (s != 0) & ~(below > _UNDERFLOWS))
     for k, rows in _by_width(s[near] / width, _WIDTHS, _NODES):
         some = near[rows]
         out[:, some] = _trapezoid_moments(factor, _NODES[k], *(part[some, None] for part in (y, m, s, below)))
@@ -627,13 +607,13 @@ def _moments(factor: Factor, y: Array, m: Array, s: Array) -> Array:
 
 def _step_moments(factor: Factor, y: Array, m: Array, s: Array) -> Array:
     """The same where a transition is a step: the normal beyond it, or the likelihood at the mean if that is more."""
-    z, mean, var = cut_normal(m, s, factor.transition.center, 0.0, 2.0 * y - 1.0)
+    z, mean, var = tilted_probit(m, s, factor.transition.center, 0.0, 2.0 * y - 1.0)
     beyond, here = special.log_normal_cdf(z), factor.log_prob(y, m)
     return np.where(beyond > here - 1.0, np.stack([beyond, mean, var]), np.stack([here, m, s**2]))
 
 
 def _below_peak(factor: Factor, y: Array, m: Array, s: Array) -> Array:
-    """How far below zero −x²/2 may be where the integrand is at its peak: what log p can gain, at most.
+    """A bound on x²/2 where the integrand is at its peak: what log p can gain, at most.
 
     The peak is no lower than the integrand at the mean, or at the transition.
     """
@@ -667,15 +647,15 @@ def _window(factor: Factor, y: Array, m: Array, s: Array, line: "_Line", reach: 
     It starts from |x| ≤ reach. A grid on the window finds a narrower one, again and again, while that is worth it.
     """
     low, high = line.window(reach)
-    grid = np.linspace(0.0, 1.0, _CELLS + 1)
+    grid = np.linspace(0.0, 1.0, _WINDOW_CELLS + 1)
     for _ in range(_ROUNDS):
         width = high - low
         x, slope = line.at(low + width * grid)
         value = factor.log_prob(y, m + s * x) - 0.5 * x**2 + np.log(slope)
         counts = value > value.max(axis=1, keepdims=True) - _DROP
-        first, last = counts.argmax(axis=1)[:, None] - 1, _CELLS + 1 - counts[:, ::-1].argmax(axis=1)[:, None]
-        first, last = np.maximum(first, 0), np.minimum(last, _CELLS)
-        narrower = last - first <= _WORTHWHILE * _CELLS
+        first, last = counts.argmax(axis=1)[:, None] - 1, _WINDOW_CELLS + 1 - counts[:, ::-1].argmax(axis=1)[:, None]
+        first, last = np.maximum(first, 0), np.minimum(last, _WINDOW_CELLS)
+        narrower = last - first <= (1.0 - _LEAST_GAIN) * _WINDOW_CELLS
         if not narrower.any():
             break
         low, high = (np.where(narrower, low + width * grid[k], end) for k, end in ((first, low), (last, high)))

@@ -32,7 +32,13 @@ EPS = float(np.finfo(float).eps)
 _IMAGINARY = 1e-20  # its square is lost beside one, so a complex step has no truncation error
 _SAMPLES, _SPACING = 9, 1e-4  # fourth differences of a smooth function at this spacing are 1e-16 natural units
 _FURTHEST = 1e150  # beyond, squares overflow
-_MOST_TRIES = 200
+_MOST_TRIES = (
+    200  # of a scale: by steps of `_LONGEST_STEP` these cross all numbers, and bisection halves 1e300 as often
+)
+_LONGEST_STEP = 1e3  # factor from one try to the next: farther away a parabola through three values is no guide
+_LEAST_STEP = 1.02  # factor that a try keeps from the ends of its bracket, or that would not shrink
+_NARROW_BRACKET = 1.1  # ratio of its ends: a scale is wanted to a factor of two
+_ABOVE_ROUNDING = 1e3  # times the rounding of values: a second difference of that has three digits
 
 Scalar = Callable[[Any], Any]  # of an (M,) array, real or complex; a number
 Gradient = Callable[[Array, int], Array]  # derivatives along b_k, b_(k+1), …, at x
@@ -141,7 +147,7 @@ def natural_scale(f: Scalar, x: Array, d: Array, guess: float = 1.0) -> float | 
     for _ in range(_MOST_TRIES):
         ends = np.array([f(x + s * d), f(x - s * d)])
         curve = abs(ends.sum() - 2 * middle)
-        goal = max(1.0, 1e3 * EPS * (np.abs(ends).sum() + 2 * abs(middle)))
+        goal = max(1.0, _ABOVE_ROUNDING * EPS * (np.abs(ends).sum() + 2 * abs(middle)))
         if not (np.isfinite(curve) and curve <= 4 * goal):
             high = s
         elif curve < goal / 4:
@@ -150,16 +156,16 @@ def natural_scale(f: Scalar, x: Array, d: Array, guess: float = 1.0) -> float | 
             return s
         if not 1 / _FURTHEST < s * np.abs(d).max() < _FURTHEST:
             return None
-        if high <= 1.1 * low:  # the edge of the support lies between
+        if high <= _NARROW_BRACKET * low:  # the edge of the support lies between
             return low
         s = _next_scale(s, curve / goal if np.isfinite(curve) else np.inf, low, high)
     return None
 
 
 def _next_scale(s: float, ratio: float, low: float, high: float) -> float:
-    """Where a parabola would have a ratio of one, if that is believable; else the middle of the bracket."""
+    """The place where a parabola has a ratio of one, if that is believable; else the middle of the bracket."""
     guess = s / np.sqrt(ratio) if 0 < ratio < np.inf else np.nan
-    least, most = max(low * 1.02, s * 1e-3), min(high / 1.02, s * 1e3)
+    least, most = max(low * _LEAST_STEP, s / _LONGEST_STEP), min(high / _LEAST_STEP, s * _LONGEST_STEP)
     if least <= guess <= most:
         return float(guess)
     return float(np.sqrt(low * high)) if low > 0 and high < np.inf else (most if high == np.inf else least)

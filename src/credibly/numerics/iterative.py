@@ -31,7 +31,7 @@ class Solved(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """How often A was applied."""
+        """The number of products with A."""
         return len(self.alpha)
 
 
@@ -49,8 +49,8 @@ def conjugate_gradients(apply: Operator, b: Array, P: Array, *, tol: float, most
     Examples
     --------
     >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
-    >>> found = conjugate_gradients(lambda x: x @ A, np.array([[3.0, 4.0]]), np.diag(A), tol=1e-12, most=5)
-    >>> found.x.round(12)
+    >>> solved = conjugate_gradients(lambda x: x @ A, np.array([[3.0, 4.0]]), np.diag(A), tol=1e-12, most=5)
+    >>> solved.x.round(12)
     array([[1., 1.]])
     """
     x = np.zeros_like(b)
@@ -94,12 +94,12 @@ def log_quadratic(solved: Solved) -> Array:
     Examples
     --------
     >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])  # all unit vectors give the trace of log A, without noise
-    >>> found = conjugate_gradients(lambda x: x @ A, np.eye(2), np.ones(2), tol=1e-12, most=5)
-    >>> round(float(np.exp(log_quadratic(found).sum())), 12)
+    >>> solved = conjugate_gradients(lambda x: x @ A, np.eye(2), np.ones(2), tol=1e-12, most=5)
+    >>> round(float(np.exp(log_quadratic(solved).sum())), 12)
     5.0
     """
-    found = zip(solved.start, solved.alpha.T, solved.beta.T, strict=True)
-    return np.array([norm * _first_log(alpha, beta) for norm, alpha, beta in found])
+    triples = zip(solved.start, solved.alpha.T, solved.beta.T, strict=True)
+    return np.array([norm * _first_log(alpha, beta) for norm, alpha, beta in triples])
 
 
 def _first_log(alpha: Array, beta: Array) -> float:

@@ -12,7 +12,6 @@ Nobody else in the package calls a Cholesky routine or forms an inverse.
 """
 
 import threading
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import NamedTuple, Self, TypeAlias
 
@@ -23,52 +22,19 @@ from scipy.sparse import csr_array, sparray, spmatrix
 from credibly.errors import NotPositiveDefinite
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
+from credibly.numerics.settings import BLOCK_SIZES
 
 MIRRORED = 256  # rows of a triangle mirrored at a time, so that both sides stay in the cache
 LARGEST_SCRATCH = 1_000_000  # numbers kept by a thread
-SOFTMAX_NUMBERS = 200_000  # of all classes, multiplied at a time: they stay in the cache
-LONG_ROW = 10  # columns from which on weights are multiplied row by row
+LONG_ROW = (
+    10  # columns from which on rows are scaled one by one: for 2 that takes twice the time, from 12 on less (measured)
+)
 
 DesignMatrix: TypeAlias = Array | csr_array
 
 
-class Definite(ABC):
-    """What can be asked of a positive definite matrix A, however it is held."""
-
-    @property
-    @abstractmethod
-    def logdet(self) -> float:
-        """Log determinant of A."""
-
-    @property
-    @abstractmethod
-    def matrix(self) -> Array:
-        """A itself."""
-
-    @property
-    @abstractmethod
-    def inverse_root(self) -> Array:
-        """W with A⁻¹ = WᵀW."""
-
-    @abstractmethod
-    def solve(self, b: Array) -> Array:
-        """A⁻¹ b."""
-
-    @abstractmethod
-    def half_solve(self, b: Array) -> Array:
-        """Rᵀ b for some R with A⁻¹ = R Rᵀ."""
-
-    @abstractmethod
-    def half_solve_transposed(self, b: Array) -> Array:
-        """R b: white noise b becomes noise of covariance A⁻¹."""
-
-    @abstractmethod
-    def inverse_diagonal(self) -> Array:
-        """diag(A⁻¹), (d,)."""
-
-
 @dataclass(frozen=True)
-class PSD(Definite):
+class PSD:
     """A positive definite matrix A = L Lᵀ, held by L.
 
     Examples
@@ -147,7 +113,11 @@ class PSD(Definite):
 
     @cached_property
     def inverse_root(self) -> Array:
-        """L⁻¹, the whitening matrix: Σ = (L⁻¹)ᵀ L⁻¹ for covariances that a user asks to see."""
+        """L⁻¹, the whitening matrix: Σ = (L⁻¹)ᵀ L⁻¹ for covariances that a user asks to see.
+
+        Many rows B are whitened by B @ inverse_root.T: a triangular solve of SciPy holds the interpreter's lock, so
+        that threads with a block of rows each would take turns.
+        """
         return self.half_solve(np.eye(len(self.factor)))
 
     @cached_property
@@ -203,7 +173,7 @@ def bordered(A: PSD, corner: Array, low: Array, what: str) -> PSD:
 
 
 def pivots_above(A: PSD, share: float) -> bool:
-    """Whether the entries before it leave more than this share of every diagonal entry of A.
+    """True where the entries before it leave more than this share of every diagonal entry of A.
 
     Examples
     --------
@@ -294,7 +264,7 @@ def dense(X: DesignMatrix) -> Array:
 
 
 def is_sparse(Z: object) -> bool:
-    """Whether rows are held in a SciPy sparse container."""
+    """True for rows in a SciPy sparse container."""
     return isinstance(Z, sparray | spmatrix)
 
 
@@ -406,80 +376,12 @@ def softmax_gram(X: DesignMatrix, proba: Array, weight: Array | None, *, interce
 def _subtract_products(total: Array, X: Array, proba: Array, intercept: bool) -> None:
     """Take the products of all (p_k z)_k with themselves off a (K·D, K·D) array, some rows at a time."""
     (K, d), D = (proba.shape[1], X.shape[1]), X.shape[1] + intercept
-    step = max(1, SOFTMAX_NUMBERS // (K * D))
+    step = max(1, BLOCK_SIZES.class_rows // (K * D))
     for i in range(0, len(proba), step):
-        p = proba[i : i + step]
-        flat = scratch(len(p), K * D)
-        pz = flat.reshape(len(p), K, D)
-        np.multiply(p[:, :, None], X[i : i + step, None, :], out=pz[:, :, :d])
+        p = np.ascontiguousarray(proba[i : i + step].T)
+        flat = scratch(K * D, p.shape[1])  # along rows of X, which are many: loops over its columns would be short
+        pz = flat.reshape(K, D, -1)
+        np.multiply(p[:, None, :], np.ascontiguousarray(X[i : i + step].T), out=pz[:, :d])
         if intercept:
-            pz[:, :, d] = p
-        total -= flat.T @ flat
-
-
-# --- triangular systems for many right-hand sides that are rows ---------------------------------------------
-
-STRIP = 48  # columns solved at a time: within a tenth of the fastest for 100 to 500 columns (measured)
-
-
-class _Strip(NamedTuple):
-    """Some neighbouring columns of L, and the rows with the same numbers."""
-
-    start: int
-    end: int
-    left: Array  # L[start:end, :start]
-    below: Array  # L[end:, start:end]
-    inverse: Array  # of L[start:end, start:end]
-
-
-class Substitution(NamedTuple):
-    """The lower triangular L of A = L Lᵀ, cut into strips, for right-hand sides B (b, m), one in each row.
-
-    LAPACK solves them too, but SciPy holds the interpreter's lock meanwhile, so that threads with a block of rows each
-    would take turns, and OpenBLAS solves at half the speed at which it multiplies. A strip is found from those before
-    it, as in substitution by hand; only within a strip is L inverted. So the errors are those of substitution as long
-    as the blocks on the diagonal are well conditioned, however L is.
-
-    Examples
-    --------
-    >>> L = np.array([[2.0, 0.0], [1.0, 4.0]])
-    >>> by_rows = Substitution.of(PSD(np.asfortranarray(L)))
-    >>> by_rows.forward(np.array([[2.0, 9.0], [0.0, 4.0]]))
-    array([[1., 2.],
-           [0., 1.]])
-    """
-
-    strips: tuple[_Strip, ...]
-
-    @classmethod
-    def of(cls, matrix: PSD, width: int = STRIP) -> "Substitution":
-        """For the Cholesky factor of a matrix."""
-        L, m = matrix.factor, len(matrix.factor)
-        cuts = [(start, min(start + width, m)) for start in range(0, m, width)]
-        return cls(
-            tuple(
-                _Strip(i, j, np.ascontiguousarray(L[i:j, :i]), L[j:, i:j], PSD(L[i:j, i:j]).inverse_root)
-                for i, j in cuts
-            )
-        )
-
-    def forward(self, B: Array) -> Array:
-        """L⁻¹ b in the place of every row b."""
-        for start, end, left, _, inverse in self.strips:
-            self._solved(B[:, start:end], B[:, :start], left.T, inverse.T)
-        return B
-
-    def backward(self, B: Array) -> Array:
-        """L⁻ᵀ b in the place of every row b."""
-        for start, end, _, below, inverse in reversed(self.strips):
-            self._solved(B[:, start:end], B[:, end:], below, inverse)
-        return B
-
-    @staticmethod
-    def _solved(here: Array, known: Array, weight: Array, inverse: Array) -> None:
-        """(here - known weight) inverse, in the place of here."""
-        rows, columns = here.shape
-        work = scratch(rows, columns, "substitution")
-        np.matmul(known, weight, out=work)
-        np.subtract(here, work, out=work)
-        np.matmul(work, inverse, out=here)
+            pz[:, d] = p
+        total -= flat @ flat.T

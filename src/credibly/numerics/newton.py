@@ -31,6 +31,7 @@ from credibly.numerics.status import Local, Report, Solution, Status, silent
 
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
+MOST_LAST_STEPS = 4  # from the goal on: each squares what is left
 _ROUNDING = 16 * float(np.finfo(float).eps)  # of a sum over rows, relative to it
 _VALUES_TOO_NOISY = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 
@@ -95,13 +96,13 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
             nonlinearity = decrement / last_decrement / last_decrement
         floor = at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact)
         if decrement <= tol or floor:
-            found = Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, nonlinearity)
+            solution = Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, nonlinearity)
             if floor or here.replaced:
-                return found
+                return solution
             if nonlinearity * decrement <= hessian_tol**2:
                 moved = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
-                return found._replace(x=x + direction, local=moved)
-            return _last_step(expand, found, direction, report)
+                return solution._replace(x=x + direction, local=moved)
+            return _last_step(expand, solution, direction, hessian_tol, report)
         if step == max_steps:
             return Solution(x, here, Status.STEP_LIMIT, step + 1, decrement)
         accepted = _damped_step(expand, x, here, direction, decrement)
@@ -114,15 +115,20 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
     raise AssertionError("unreachable: the loop returns")
 
 
-def _last_step(expand: Expand, found: Solution, direction: Array, report: Report) -> Solution:
-    """The solution one Newton step further, with the Hessian there."""
-    x = found.x + direction
-    there = expand(x)
-    decrement = _decrement(there.grad, there.hessian)
-    if there.replaced or not decrement < found.decrement:  # rounding has the last word
-        return found
-    report(found.steps, there.value, decrement)
-    return found._replace(x=x, local=there, steps=found.steps + 1, decrement=decrement)
+def _last_step(expand: Expand, solution: Solution, direction: Array, hessian_tol: float, report: Report) -> Solution:
+    """The solution a Newton step further, with the Hessian there; some steps, where its error is limited."""
+    for _ in range(MOST_LAST_STEPS):
+        x = solution.x + direction
+        there = expand(x)
+        direction = -there.hessian.solve(there.grad)
+        decrement = float(-there.grad @ direction)
+        if there.replaced or not decrement < solution.decrement:  # rounding has the last word
+            return solution
+        report(solution.steps, there.value, decrement)
+        solution = solution._replace(x=x, local=there, steps=solution.steps + 1, decrement=decrement)
+        if not hessian_tol or solution.nonlinearity * decrement <= hessian_tol**2:
+            break
+    return solution
 
 
 def _goal_reached(here: Local, replaced: bool) -> Status:
@@ -137,7 +143,7 @@ def rounding(value: float) -> float:
 
 
 def at_rounding_floor(value: float, decrement: float, last_decrement: float, *, exact: bool = True) -> bool:
-    """Whether δ² is below what the objective shows, and no longer falls.
+    """True where δ² is below what the objective shows, and no longer falls.
 
     With the Hessian (`exact`) δ² falls quadratically, or, far out on a row of little weight, by a factor of e; with
     another matrix by any factor, and slow steps are no sign.
@@ -168,6 +174,7 @@ def _decrement(grad: Array, hessian: PSD) -> float:
 
 # --- gradients in the metric of another Hessian ---------------------------------------------------
 
+_FIRST_RATE = 0.05  # by which δ² is expected to fall in the first step: where the metric is a fifth off, 0.2² = 0.04
 _SLOW = 0.5  # where δ² falls by less in a step, the metric is of no use
 
 
@@ -214,9 +221,7 @@ class Start(NamedTuple):
     fallback: Array  # where to start if x turns out to be no place to start from
 
 
-def approach(
-    gradient: Callable[[Array], Array], start: Start, *, tol: float, most: int = 10, rate: float = 0.05
-) -> Array:
+def approach(gradient: Callable[[Array], Array], start: Start, *, tol: float, most: int) -> Array:
     """Come close to the minimum of a convex function by gradients alone, in the metric of a start.
 
     Ends at a point where δ² is likely to be at most `tol`, as it falls from step to step; or where steps have stopped
@@ -230,8 +235,6 @@ def approach(
         Goal for δ², in the metric.
     most : int
         Gradients, after which the Hessian is worth its cost.
-    rate : float
-        By which δ² is expected to fall in the first step: a twentieth where the Hessian is a fifth off.
 
     Returns
     -------
@@ -241,12 +244,12 @@ def approach(
     --------
     >>> H = np.array([[2.0, 0.5], [0.5, 1.0]])
     >>> start = Start(np.array([3.0, 4.0]), PSD.of(1.1 * H, "near H"), nonlinearity=0.0, fallback=np.zeros(2))
-    >>> bool(np.abs(approach(lambda x: H @ x, start, tol=1e-10)).max() < 1e-5)
+    >>> bool(np.abs(approach(lambda x: H @ x, start, tol=1e-10, most=10)).max() < 1e-5)
     True
     """
     x, metric, g = start.x, Metric(start.metric), gradient(start.x)
     step = -metric.solve(g)
-    decrement = float(-g @ step)
+    decrement, rate = float(-g @ step), _FIRST_RATE
     for _ in range(most - 1):
         if rate * decrement <= tol:
             break

@@ -16,9 +16,7 @@ from credibly.errors import InputError
 from credibly.numerics.arrays import Array
 from credibly.numerics.special import log_sum_exp
 
-__all__ = ["Rule", "gauss_hermite", "normal_points", "trapezoid"]
-
-_MOST_NODES = 600
+_MOST_NODES = 600  # from 740 on the recurrence of the weights overflows at the outermost nodes
 _SEED = 20240229  # part of the definition of the quasi-random rule, as nodes are of a Gauss rule
 
 

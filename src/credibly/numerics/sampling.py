@@ -48,7 +48,7 @@ Density = Callable[[Array], tuple[Array, Array]]
 
 @dataclass(frozen=True)
 class ChainSettings:
-    """How many chains there are, how they are adapted, and when their draws are enough."""
+    """Numbers of chains, of their adaptation, and of draws that are enough."""
 
     chains: int = 64
     """Many, so that a pass is spent on matrix products; few enough that each is long enough to be judged."""
@@ -59,7 +59,7 @@ class ChainSettings:
     were as good."""
     jitter: float = 0.1
     """Part of the step size by which it varies from trajectory to trajectory, so that no period is met forever."""
-    settling: int = 20
+    adaptation_draws: int = 20
     """Trajectories of one round of step-size adaptation."""
     trials: int = 10
     """Trajectories by which lengths are compared: 640 pairs of points for each length."""
@@ -76,9 +76,9 @@ class ChainSettings:
     """Above, some chains have not come from where they began: the draws only serve another warm-up. One of 64 chains
     that does not move makes 1.05."""
     divergences: float = 1e-4
-    """Part of the trajectories above which steps are too bold: somewhere the density bends faster than they can follow,
+    """Part of the trajectories above which steps are too long: somewhere the density bends faster than they can follow,
     and chains would keep away from there. Half of what acceptance lacks is then taken off, and draws are made anew."""
-    most_careful: float = 0.98
+    highest_acceptance: float = 0.98
     """Acceptance from which on that is not tried again."""
     max_passes: int = 20_000
     """Gradient evaluations, each for all chains, at most."""
@@ -87,11 +87,13 @@ class ChainSettings:
 CHAIN_SETTINGS = ChainSettings()
 
 QUARTER_PERIOD = math.pi / 2  # of N(0, I), where x turns into p: the start is forgotten
+FARTHEST_TRIED = 1.5  # quarter periods of the lengths that are compared first: N(0, I) has its best at one
+INSIDE = 0.9  # share of them: a best length beyond may be the rise to a better one, and twice as many are compared
 DIVERGENCE = 1000.0  # nats by which the energy of a trajectory is off: Stan's limit
-HALVINGS = 10  # of the distance to the origin, for chains that would start outside the domain
+START_HALVINGS = 10  # of the distance to the origin, for chains that would start outside the domain
 GAMMA, T0, KAPPA = 0.05, 10.0, 0.75  # of dual averaging, as Hoffman & Gelman have them
 FIRST_STEP = 0.5  # where adaptation starts: nearer to what is found than a factor of four, in most cases
-GATHERING_STEPS = 16  # of a trajectory at most, while chains come in from where they started
+INITIAL_STEPS = 16  # of a trajectory at most, while chains come in from where they started
 FEWEST_DRAWS = 8  # of a chain: halves of four are the shortest that can be judged
 BRIDGE_STEPS, BRIDGE_TOLERANCE = 1000, 1e-10  # of the fixed point, in nats: far below any standard error
 
@@ -190,15 +192,17 @@ def hamiltonian_chains(
         rhat, ess_bulk, ess_tail = convergence(points)
         good = bool((rhat < settings.rhat).all() and (np.minimum(ess_bulk, ess_tail) >= settings.ess).all())
         divergences = sum(draw.divergences for draw in kept)
-        too_bold = divergences > settings.divergences * len(kept) * settings.chains and ensemble.can_be_careful()
-        if spent or (good and not too_bold):
+        too_many_divergences = (
+            divergences > settings.divergences * len(kept) * settings.chains and ensemble.can_raise_acceptance()
+        )
+        if spent or (good and not too_many_divergences):
             break
-        if too_bold or not rhat.max() <= settings.restart_rhat:
+        if too_many_divergences or not rhat.max() <= settings.restart_rhat:
             if not ensemble.affords(2 * ensemble.steps * size):  # a new start would end with fewer draws
                 break
-            ensemble.warm_up(points.reshape(-1, dim), careful=too_bold)
+            ensemble.warm_up(points.reshape(-1, dim), raise_acceptance=too_many_divergences)
             earlier, kept = kept, []
-        if not too_bold:
+        if not too_many_divergences:
             size *= 2
     return Chains(
         points=points,
@@ -212,12 +216,12 @@ def hamiltonian_chains(
         step_size=ensemble.step_size,
         steps=ensemble.steps,
         passes=ensemble.passes,
-        converged=good and not too_bold and len(kept) >= wanted,
+        converged=good and not too_many_divergences and len(kept) >= wanted,
     )
 
 
 class _State(NamedTuple):
-    """Where all chains are, in inner coordinates."""
+    """The points of all chains, in inner coordinates."""
 
     x: Array  # (C, M)
     log_density: Array  # (C,), -inf for a chain that has left the domain
@@ -265,7 +269,7 @@ class _Ensemble:
 
     def _start(self, dim: int) -> _State:
         x = self.settings.spread * self.rng.standard_normal((self.settings.chains, dim))
-        for _ in range(HALVINGS):
+        for _ in range(START_HALVINGS):
             state = self._at(x)
             lost = np.isneginf(state.log_density)
             if not lost.any():
@@ -280,7 +284,7 @@ class _Ensemble:
         return self.mean + x @ self.A.T
 
     def affords(self, passes: int) -> bool:
-        """Whether the budget allows so many more."""
+        """True while the budget allows so many more."""
         return self.passes + passes <= self.settings.max_passes
 
     def _at(self, x: Array) -> _State:
@@ -345,31 +349,31 @@ class _Ensemble:
 
     # --- warm-up --------------------------------------------------------------------------------------------
 
-    def warm_up(self, draws: Array | None = None, careful: bool = False) -> None:
+    def warm_up(self, draws: Array | None = None, raise_acceptance: bool = False) -> None:
         """Find coordinates, step size and length; from draws (N, M) in the caller's coordinates, if there are any."""
-        if careful:
+        if raise_acceptance:
             self.acceptance = 0.5 * (1.0 + self.acceptance)
         if draws is not None:
             self._whiten(draws)
-        self._whiten(self._settle(gather=True))
-        self._whiten(self._settle())  # better draws, better coordinates
-        self._settle()
+        self._whiten(self._adapt_step_size(initial=True))
+        self._whiten(self._adapt_step_size())  # better draws, better coordinates
+        self._adapt_step_size()
         self._choose_length()
 
-    def can_be_careful(self) -> bool:
-        """Whether the step size may still be adapted to a higher acceptance."""
-        return self.acceptance < self.settings.most_careful
+    def can_raise_acceptance(self) -> bool:
+        """True while the step size may still be adapted to a higher acceptance."""
+        return self.acceptance < self.settings.highest_acceptance
 
     def _whiten(self, draws: Array) -> None:
         z = self._outer(self.state.x)
         self.mean, self.A = draws.mean(axis=0), np.asarray(np.linalg.cholesky(shrunk_covariance(draws)))
         self.state = self._at(solve_triangular(self.A, (z - self.mean).T, lower=True).T)
 
-    def _settle(self, gather: bool = False) -> Array:
+    def _adapt_step_size(self, initial: bool = False) -> Array:
         r"""Adapt the step size to the wanted acceptance; the draws of the second half, (N, M).
 
-        Dual averaging, with a the mean probability of acceptance of all chains (to gather them from where they started,
-        the harmonic mean, so that steps become as small as the farthest needs):
+        Dual averaging, with a the mean probability of acceptance of all chains (initially, while they come in from
+        where they started, the harmonic mean, so that steps become as small as the farthest needs):
 
         .. math::
             \log ε_{t+1} = μ - \frac{\sqrt t}{γ(t + t_0)} \sum_{s ≤ t} (a_* - a_s), \qquad
@@ -378,19 +382,19 @@ class _Ensemble:
         Trajectories last a quarter of the period of N(0, I), and a step at most that.
         """
         centre, missing, log_average = math.log(2.0 * self.step_size), 0.0, math.log(self.step_size)
-        smallest, longest = QUARTER_PERIOD / self.settings.longest, GATHERING_STEPS if gather else self.settings.longest
+        smallest, longest = QUARTER_PERIOD / self.settings.longest, INITIAL_STEPS if initial else self.settings.longest
         seen = [self._outer(self.state.x)]
-        for t in range(1, self.settings.settling + 1):
+        for t in range(1, self.settings.adaptation_draws + 1):
             self.steps = min(max(1, round(QUARTER_PERIOD / self.step_size)), longest)
             if not self.affords(self.steps):
                 break
             drawn = self.draw()
             seen.append(drawn.z)
-            missing += self.acceptance - (drawn.harmonic_acceptance if gather else drawn.acceptance)
+            missing += self.acceptance - (drawn.harmonic_acceptance if initial else drawn.acceptance)
             log_step = max(centre - math.sqrt(t) / GAMMA * missing / (t + T0), math.log(smallest))
             log_average += t**-KAPPA * (log_step - log_average)
             self.step_size = min(math.exp(log_step), QUARTER_PERIOD)
-        self.step_size = FIRST_STEP if gather else min(math.exp(log_average), QUARTER_PERIOD)
+        self.step_size = FIRST_STEP if initial else min(math.exp(log_average), QUARTER_PERIOD)
         return np.concatenate(seen[len(seen) // 2 :])
 
     def _choose_length(self) -> None:
@@ -404,12 +408,12 @@ class _Ensemble:
         all coordinates and, as in the criterion of Hoffman et al. 2021, their squares; the slowest
         counts. To l passes two are added, for the time that drawing momenta and judging draws take.
         """
-        size = math.ceil(1.5 * QUARTER_PERIOD / self.step_size)
+        size = math.ceil(FARTHEST_TRIED * QUARTER_PERIOD / self.step_size)
         while size <= self.settings.longest and self.affords(2 * self.settings.trials * size):
             slowest = self._correlations(size).max(axis=1)
             worth = (1.0 - slowest) / (1.0 + slowest) / np.arange(3, size + 3)
             self.steps = 1 + int(worth.argmax())
-            if self.steps < 0.9 * size:
+            if self.steps < INSIDE * size:
                 break
             size *= 2
 
@@ -454,7 +458,7 @@ def shrunk_covariance(draws: Array) -> Array:
 
 
 class Convergence(NamedTuple):
-    """How far chains agree, and how many independent draws theirs are worth, for each coordinate."""
+    """Agreement of chains, and the number of independent draws that theirs are worth, for each coordinate."""
 
     rhat: Array  # (M,)
     ess_bulk: Array  # (M,)
@@ -512,7 +516,7 @@ def _rhat(x: Array) -> float:
 
 
 def effective_size(x: Array) -> float:
-    r"""How many independent draws give a mean as good as that of half chains (H, n).
+    r"""The number of independent draws that give a mean as good as that of half chains (H, n).
 
     .. math:: Hn / \Bigl(-1 + 2 \sum_k (\hat ρ_{2k} + \hat ρ_{2k+1})\Bigr)
 

@@ -4,17 +4,43 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class BlockSizes:
+    """Numbers that are computed with at a time: few enough for the caches of a core, where that matters."""
+
+    rows: int = 400_000
+    """Of a table: 3 MB. Fewer would fit a smaller cache; but two threads that call NumPy wait for each other, and the
+    longer its loops, the less."""
+    most_rows: int = 12_000
+    """In a block of a table: temporaries have less than 128 KB, from which on the system hands them out page by page,
+    every time anew."""
+    class_rows: int = 200_000
+    """Rows times classes times weights that a softmax multiplies: as many."""
+    temporaries: int = 2**15
+    """For each of the few arrays that an element-wise formula makes on its way: 256 KB."""
+    single_scores: int = 2**16
+    """Scores at quasi-random points in single precision: 256 KB."""
+    covariances: int = 2**20
+    """Of covariances of scores, 8 MB: their eigenvectors take longer than their way from memory."""
+
+
+BLOCK_SIZES = BlockSizes()
+
+
+@dataclass(frozen=True)
 class CostModel:
-    """What passes over n rows cost that a search for the mode of M weights makes, and what they are spent on.
+    """Costs of the passes over n rows that a search for the mode of M weights makes, and what they are spent on.
 
     The unit is a gradient of one row by one weight, so that a pass with the gradient costs n M. Plain Newton takes
     `newton_passes` with the Hessian. A search that starts from the mode of a sample takes as many over the sample, and
-    `gradient_passes` and two Hessians over all rows. The cheaper one is chosen, so that times are continuous in n. What
+    `gradient_passes` and one Hessian over all rows. The cheaper one is chosen, so that times are continuous in n. What
     is decided here moves times, and digits that nobody sees; never which mode is found.
     """
 
     newton_passes: int = 5
+    """With the Hessian. Six or seven were measured, from zero on well-posed problems: with five a sample must pay."""
     gradient_passes: int = 3
+    """At most. Each leaves a tenth of the distance to the mode, or less, so that three leave a hundredth of a standard
+    deviation: two labels, counts or several classes, well or ill conditioned."""
     sampling: float = 1e6
     """Of drawing a sample, and of all that does not grow with the rows: some milliseconds."""
 
@@ -23,7 +49,9 @@ class CostModel:
     sample_shares: tuple[int, int] = (20, 5)
     """But at least one row in 20, as that costs little, and at most one in 5."""
     fewest_per_weight: int = 20
-    """Where even that leaves fewer rows for each weight there is no sample: its Hessian would be of no use."""
+    """Rows for each weight with which there is a sample at all: with fewer, its Hessian would be of no use."""
+    rough_share: int = 8
+    """The search over a sample starts with one row in so many of it."""
     sample_accuracy: float = 0.1
     """Share of the squared distance between the sample's mode and that of all rows to which the sample is searched."""
     sample_steps: int = 20
@@ -37,14 +65,12 @@ class CostModel:
     sample_growth: int = 4
     """A sample that is no guide is tried again with so many times as many rows, while they are fewer than half."""
 
-    hessian_error: float = 2e-10
-    """Relative, of the Hessian where a search ends, beside that of the mode: covariances are off by it."""
-    gradients_for_one_hessian: int = 4
-    """Gradient passes that make a second Hessian unnecessary, as a rule."""
-    most_gradients: int = 10
-    """Gradient passes in any case."""
-    farthest: float = 0.01
-    """Squared distance to the mode, in standard deviations, down to which a search by gradients goes in any case."""
+    newton_hessian_error: float = 5e-11
+    """Relative, of the Hessian where Newton from a plain start ends, beside that of the mode: covariances are off by
+    it. With few rows another Hessian costs nothing that anybody would notice."""
+    hessian_error: float = 1e-4
+    """The same where gradients came first: standard deviations are right to 5e-5 of themselves, a tenth of what Laplace
+    itself is off by with so many rows, and less."""
 
     quadratic_numbers: int = 100_000
     """Rows times weights from which on prior scales are searched over a quadratic in the likelihood's place, with a few
@@ -57,27 +83,25 @@ class CostModel:
         return 2.0 + n_weights / 25
 
     def sample_size(self, n_rows: int, n_weights: int, classes: int) -> int:
-        """Rows of a sample; 0 where plain Newton costs less.
-
-        A row says something of two of the classes, or more, so that many classes share the rows.
-        """
-        weights = n_weights / min(2, classes)
+        """Rows of a sample; 0 where plain Newton costs less."""
+        weights = n_weights / min(2, classes)  # a row says something of two of the classes, or more
         least, most = (n_rows // share for share in self.sample_shares)
         size = int(min(max(self.rows_per_weight * weights, least), most))
-        saved = self.newton_passes - 2 - self.newton_passes * size / n_rows
+        saved = self.newton_passes - 1 - self.newton_passes * size / n_rows
         gain = n_rows * n_weights * (saved * self.hessian(n_weights) - self.gradient_passes)
-        return size if gain >= self.sampling and size >= self.fewest_per_weight * weights else 0
+        return size if gain >= self.sampling and size >= self.fewest_rows(n_weights, classes) else 0
 
-    def distances(self, nonlinearity: float, n_weights: int, tol: float) -> tuple[float, float]:
-        """Squared distances to the mode at which gradients have done their part, and from which the last step is taken.
+    def fewest_rows(self, n_weights: int, classes: int) -> float:
+        """Rows of a sample that is of use."""
+        return self.fewest_per_weight * n_weights / min(2, classes)
 
-        Over a Newton step from δ² the Hessian changes by κδ of itself, and κ²(δ²)² is left: the last step may start
-        where κδ is at most `hessian_error`, the last but one where κ²δ² is. Gradients go on to the last where that
-        costs less than a second Hessian.
+    def last_distance(self, nonlinearity: float, tol: float) -> float:
+        """Squared distance to the mode from which the last step may be taken, with the Hessian before it.
+
+        Over a Newton step from δ² the Hessian changes by κδ of itself, and κ²(δ²)² is left of the squared distance. κ,
+        that of the sample, is known to a factor of two.
         """
-        last = max(min(self.hessian_error**2 / nonlinearity, self.farthest), tol**2)
-        before = max(min(self.hessian_error / nonlinearity, self.farthest), last)
-        return (last if self.hessian(n_weights) > self.gradients_for_one_hessian else before), last
+        return float(min((self.hessian_error / 2) ** 2 / nonlinearity, (tol / nonlinearity) ** 0.5))
 
 
 COSTS = CostModel()

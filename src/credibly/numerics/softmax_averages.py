@@ -41,12 +41,13 @@ from credibly.numerics import special
 from credibly.numerics.arrays import Array, Codes, row_blocks
 from credibly.numerics.averages import sigmoid_averages
 from credibly.numerics.quadrature import Rule, gauss_hermite, normal_points, trapezoid
-
-__all__ = ["SoftmaxMoments", "log_softmax", "score_nodes", "softmax", "softmax_moments"]
+from credibly.numerics.settings import BLOCK_SIZES
 
 _Single = NDArray[np.float32]
 
-_REACH = 7.0  # of evenly spaced nodes, in standard deviations: probabilities down to 1e-9 have three digits at least
+_NODE_REACH = (
+    7.0  # of evenly spaced nodes, in standard deviations: probabilities down to 1e-9 have three digits at least
+)
 _GOAL = 5e-7  # error of an averaged logistic function; those of two axes add up to 1e-6 at most
 
 
@@ -56,7 +57,7 @@ def _widest(n: int) -> float:
     Its poles are a = π/s off the real axis; with steps h they leave an error of
     :math:`2\sqrt{2π} / s \cdot e^{a^2/2 - 2πa/h}` at most (Trefethen, Weideman 2014, sec. 5), which is solved for a.
     """
-    h = 2 * _REACH / (n - 1)
+    h = 2 * _NODE_REACH / (n - 1)
     a = h
     for _ in range(50):  # a contraction: by 0.4 for 24 nodes, faster for more
         a = h / (2 * np.pi) * (np.log(np.sqrt(8 / np.pi) * a / _GOAL) + a**2 / 2)
@@ -74,15 +75,12 @@ _POINT_SPREADS = (0.5, 2.0)  # the widest axis …
 _POINTS_FEW, _POINTS_MANY = (2**10, 2**13, 2**17), (2**10, 2**13, 2**15)  # … and the points that it gets
 _NODES_PER_POINT = 4  # a node of a product costs a third of a point, and gains more
 
-_CELLS = 2**20  # numbers in a block of covariances
-_POINT_CELLS = 2**16  # numbers in a block of scores in single precision: they stay in the cache
 _LARGEST = 1e30  # of a score, in single precision: its products stay in range
+_ROUNDED = 1e-8  # of a covariance: it may be a difference of larger matrices, known to half of the digits
 _TINY = 1e-30  # a probability below this may have lost digits to underflow in single precision
-_TAIL_POINTS = 1024
+_TAIL_POINTS = 1024  # for such a probability: of what is below the error of all points the order of magnitude is enough
 _MOMENT_POINTS, _MOST_MOMENT_NODES = 1024, 4096  # of averages for variational inference
-_MOMENT_SPREAD = (
-    1.5  # by which spreads may be wider for these, since 1e-4 is enough: nodes go with the logarithm of an error
-)
+_MOMENT_SPREAD = 1.5  # spreads may be wider by this for these: 1e-4 is enough, and nodes go with the log of an error
 
 
 def log_softmax(m: ArrayLike, V: ArrayLike) -> Array:
@@ -115,9 +113,11 @@ def log_softmax(m: ArrayLike, V: ArrayLike) -> Array:
     array([0.596015, 0.281358, 0.122626])
     """
     lead, m, V = _rows(m, V)
-    out = np.empty(m.shape)
-    for block in row_blocks(len(m), m.shape[1] ** 2, _CELLS):
-        out[block] = _log_proba(m[block], V[block])
+    out = np.full(m.shape, np.nan)  # as it stays where a mean or a covariance is not finite
+    known = np.flatnonzero(np.isfinite(m).all(axis=1) & np.isfinite(V).all(axis=(1, 2)))
+    for block in row_blocks(len(known), m.shape[1] ** 2, BLOCK_SIZES.covariances):
+        rows = known[block]
+        out[rows] = _log_proba(m[rows], V[rows])
     return out.reshape((*lead, m.shape[1]))
 
 
@@ -183,8 +183,8 @@ def softmax_moments(m: Array, V: Array) -> SoftmaxMoments:
 
     Examples
     --------
-    >>> found = softmax_moments(np.zeros((1, 3)), np.zeros((1, 3, 3)))
-    >>> round(float(np.exp(found.log_sum[0])), 12), found.product[0, 0, 1].round(6)
+    >>> moments = softmax_moments(np.zeros((1, 3)), np.zeros((1, 3, 3)))
+    >>> round(float(np.exp(moments.log_sum[0])), 12), moments.product[0, 0, 1].round(6)
     (3.0, np.float64(0.111111))
     """
     lead, m, V = _rows(m, V)
@@ -209,7 +209,7 @@ def score_nodes(m: Array, V: Array, cells: int = 1) -> Iterator[tuple[Codes, Arr
     """
     n, K = m.shape
     points, weights = normal_points(_MOMENT_POINTS, K - 1).T, np.full(_MOMENT_POINTS, 1.0 / _MOMENT_POINTS)
-    for block in row_blocks(n, K**2, _CELLS):
+    for block in row_blocks(n, K**2, BLOCK_SIZES.covariances):
         B = _principal_axes(V[block])
         counts = _node_counts(B / _MOMENT_SPREAD)
         product = counts.prod(axis=1, dtype=float) <= _MOST_MOMENT_NODES
@@ -237,7 +237,7 @@ def _principal_axes(V: Array) -> Array:
     centred = V - V.mean(axis=-1, keepdims=True)
     centred = centred - centred.mean(axis=-2, keepdims=True)
     variance, axes = np.linalg.eigh(centred)
-    if (variance[:, 0] < -1e-8 * (variance[:, -1] + np.abs(V).max(axis=(1, 2)))).any():
+    if (variance[:, 0] < -_ROUNDED * (variance[:, -1] + np.abs(V).max(axis=(1, 2)))).any():
         raise InputError(f"V is not positive semi-definite: smallest eigenvalue {variance.min():.3g}")
     variance = np.where(variance > 0, variance, 0.0)  # rounding leaves zeros of either sign
     scaled: Array = (axes * np.sqrt(variance)[:, None, :])[:, :, :0:-1]
@@ -301,7 +301,7 @@ def _groups(counts: Codes, rows: Codes) -> Iterator[tuple[tuple[int, ...], Codes
 
 
 def _rule(n: int) -> Rule:
-    return gauss_hermite(n) if n <= _GAUSS[-1][0] else trapezoid(n, _REACH)
+    return gauss_hermite(n) if n <= _GAUSS[-1][0] else trapezoid(n, _NODE_REACH)
 
 
 @lru_cache(maxsize=256)
@@ -357,8 +357,8 @@ def _point_average(m: Array, B: Array, size: int) -> Array:
     with np.errstate(over="ignore"):  # a class so far below the best that it cannot be: −inf
         means, axes = (m / scale).astype(np.float32), (B / scale[:, :, None]).astype(np.float32)
     total = np.zeros((n, K))
-    step = max(1, min(size, _POINT_CELLS // K))
-    for rows in row_blocks(n, K * step, _POINT_CELLS):
+    step = max(1, min(size, BLOCK_SIZES.single_scores // K))
+    for rows in row_blocks(n, K * step, BLOCK_SIZES.single_scores):
         some = axes[rows].reshape(-1, r)
         for i in range(0, size, step):
             f = (some @ points[:, i : i + step]).reshape(-1, K, min(step, size - i))
@@ -370,7 +370,7 @@ def _point_average(m: Array, B: Array, size: int) -> Array:
 
 
 def _log_with_tails(p: Array, m: Array, B: Array) -> Array:
-    """log p, where the tiniest are found again in log space by fewer points."""
+    """log p, where the tiniest are averaged again in log space by fewer points."""
     tiny = p < _TINY
     log_p = np.log(np.where(tiny, 1.0, p))
     lost, points = np.flatnonzero(tiny.any(axis=1)), normal_points(_TAIL_POINTS, B.shape[2]).T

@@ -25,38 +25,12 @@ from scipy.special import erfcx, exprel, gammaln, log_ndtr, ndtr
 
 from credibly.numerics.arrays import Array
 
-__all__ = [
-    "LOG_2PI",
-    "Cloglog",
-    "MillsRatios",
-    "cauchy_hazard",
-    "cloglog",
-    "log1p_product",
-    "log_cauchy_cdf",
-    "log_cloglog",
-    "log_complement",
-    "log_mills_ratio",
-    "log_normal_cdf",
-    "log_normal_cdf_third",
-    "log_rise",
-    "log_sigmoid",
-    "log_softmax",
-    "log_sum_exp",
-    "mills_ratios",
-    "normal_hazard",
-    "normal_hazard_slope",
-    "rate",
-    "sigmoid",
-    "softplus",
-    "truncated_normal_variance",
-]
-
 LOG_2PI = float(np.log(2 * np.pi))
 _LOG_2 = float(np.log(2.0))
 _SQRT_HALF_PI = float(np.sqrt(np.pi / 2))
 _SQRT_2 = float(np.sqrt(2.0))
 _LADDER_FROM, _LADDER_RUNGS = 2.5, 60  # from x = 2.5 on 60 rungs are exact to rounding; below, the upward recurrence is
-_UNDERFLOWS = 39.0  # φ(39) is below the smallest number
+_DENSITY_UNDERFLOWS = 39.0  # φ(39) is below the smallest number
 _STIRLING_FROM = 100.0  # from there on three terms of Stirling's series are exact to rounding
 _RATE_UNDERFLOWS = 7.0  # and so is exp(−e^f) from f = 7 on
 
@@ -151,7 +125,7 @@ def log_normal_cdf(x: ArrayLike) -> Array:
     """
     x = np.asarray(x, dtype=float)
     out = np.array(log_ndtr(x), dtype=float)
-    right = (x > 5.0) & (x < _UNDERFLOWS)
+    right = (x > 5.0) & (x < _DENSITY_UNDERFLOWS)
     if right.any():
         tail = x[right]
         out[right] = np.log1p(-_normal_density(tail) * _SQRT_HALF_PI * erfcx(tail / _SQRT_2))
@@ -257,7 +231,7 @@ def normal_hazard(z: ArrayLike) -> Array:
     """
     z = np.asarray(z, dtype=float)
     out = np.zeros(z.shape)
-    left, right = z < 0.0, (z >= 0.0) & (z < _UNDERFLOWS)
+    left, right = z < 0.0, (z >= 0.0) & (z < _DENSITY_UNDERFLOWS)
     with np.errstate(divide="ignore"):  # at −inf the hazard is inf, as it should be
         out[left] = 1.0 / (_SQRT_HALF_PI * erfcx(-z[left] / _SQRT_2))
     out[right] = _normal_density(z[right]) / ndtr(z[right])
@@ -281,6 +255,51 @@ def normal_hazard_slope(z: ArrayLike) -> Array:
     """
     z = np.asarray(z, dtype=float)
     return normal_hazard(z) * mills_ratios(-z).first
+
+
+def quick_normal_hazard(z: ArrayLike) -> Array:
+    """The hazard φ/Φ for passes over rows: three times as fast as `normal_hazard`, to 1e-13 of itself.
+
+    Examples
+    --------
+    >>> float(quick_normal_hazard(0.0))
+    0.797884...
+    """
+    with np.errstate(over="ignore"):  # of Φ(z) / φ(z) from z = 37 on: the hazard is zero then
+        return np.asarray(1.0 / (_SQRT_HALF_PI * erfcx(np.asarray(z, dtype=float) / -_SQRT_2)))[()]
+
+
+class LogExpansion(NamedTuple):
+    """The logarithm of a function, its slope, and minus its second derivative."""
+
+    log: Array
+    slope: Array
+    curvature: Array
+
+
+def log_normal_cdf_expansion(z: ArrayLike) -> LogExpansion:
+    r"""log Φ to second order, for passes over rows: one scaled function serves all three.
+
+    Notes
+    -----
+    The same as `log_normal_cdf`, `normal_hazard` and `normal_hazard_slope`, which are five times slower, but for the
+    last digits: log Φ is right to 1e-15 in absolute terms, the others to 1e-13 relative to themselves.
+
+    Examples
+    --------
+    >>> [float(part) for part in log_normal_cdf_expansion(0.0)]
+    [-0.693147..., 0.797884..., 0.636619...]
+    """
+    z, shape = np.ravel(np.asarray(z, dtype=float)), np.shape(z)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):  # of Φ(z) / φ(z) from z = 37 on, of z² …
+        mills = _SQRT_HALF_PI * erfcx(z / -_SQRT_2)
+        hazard = 1.0 / mills
+        log = np.log(mills) - 0.5 * z**2 - 0.5 * LOG_2PI
+        curvature = hazard * (z + hazard)
+    likely, unlikely = z > 0.0, z < -10.0  # … and where these differences cancel
+    log[likely] = np.log1p(-ndtr(-z[likely]))
+    curvature[unlikely] = normal_hazard_slope(z[unlikely])
+    return LogExpansion(*(part.reshape(shape)[()] for part in (log, hazard, curvature)))
 
 
 def log_normal_cdf_third(z: ArrayLike) -> Array:
@@ -322,7 +341,7 @@ def truncated_normal_variance(z: ArrayLike) -> Array:
     """
     z = np.asarray(z, dtype=float)
     out = np.where(np.isnan(z), np.nan, 1.0)  # beyond 39 nothing is cut off
-    left, right = z < 0.0, (z >= 0.0) & (z < _UNDERFLOWS)
+    left, right = z < 0.0, (z >= 0.0) & (z < _DENSITY_UNDERFLOWS)
     first, second, _ = mills_ratios(-z[left])
     out[left] = first * (second - first)
     out[right] = 1.0 - normal_hazard_slope(z[right])
@@ -474,45 +493,7 @@ def log_softmax(f: ArrayLike) -> Array:
     return log_proba
 
 
-# --- products of many factors -------------------------------------------------------------------------------
-
-
-def log1p_product(q: Array) -> Array:
-    r"""Logarithm of a product of 1 + q over the first axis.
-
-    .. math:: \sum_j \log(1 + q_j) = \log\Bigl(1 + \Bigl[\prod_j (1 + q_j) - 1\Bigr]\Bigr)
-
-    Parameters
-    ----------
-    q : (d, n) float array
-        Not negative. Overwritten.
-
-    Returns
-    -------
-    (n,) float array
-
-    Notes
-    -----
-    One logarithm for d factors. Products less one are joined in pairs, (1 + a)(1 + b) - 1 = a + b + ab, which keeps the
-    digits of small q; where a product may overflow, logarithms are added instead.
-
-    Examples
-    --------
-    >>> (log1p_product(np.array([[1.0], [3.0]])) / np.log(2)).round(12)
-    array([3.])
-    """
-    width = len(q)
-    largest = float(q.max(initial=0.0))
-    if not largest < float(np.finfo(float).max ** (1.0 / max(width, 1))) - 1:  # NaN comes this way, too
-        return np.asarray(np.log1p(q).sum(axis=0))
-    while width > 1:
-        half = width // 2
-        left, right = q[:half], q[width - half : width]
-        product = left * right
-        left += right
-        left += product
-        width -= half
-    return np.asarray(np.log1p(q[0])) if len(q) else np.zeros(q.shape[1])
+# --- rising products ----------------------------------------------------------------------------------------
 
 
 def log_rise(a: Array, s: Array | float, unit: Array | float = 1.0) -> Array:
@@ -545,5 +526,5 @@ def log_rise(a: Array, s: Array | float, unit: Array | float = 1.0) -> Array:
 
 
 def _stirling_tail(x: Array) -> Array:
-    """What Stirling's formula leaves of log Γ: exact to rounding from 100 on."""
+    """The part of log Γ that Stirling's formula leaves: exact to rounding from 100 on."""
     return np.asarray((1 / 12 - (1 / 360 - 1 / (1260 * x**2)) / x**2) / x)

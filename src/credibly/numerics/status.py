@@ -1,4 +1,4 @@
-"""How an iteration ended: a status whose value is a sentence, and the point with the local quadratic there."""
+"""The end of an iteration: a status whose value is a sentence, and the point with the local quadratic there."""
 
 from collections.abc import Callable
 from enum import Enum
@@ -9,11 +9,9 @@ import numpy as np
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 
-__all__ = ["Local", "Report", "Solution", "Status", "silent"]
-
 
 class Status(Enum):
-    """How an iteration ended; the value is a sentence for a person.
+    """The end of an iteration; the value is a sentence for a person.
 
     Examples
     --------
@@ -104,7 +102,7 @@ class Status(Enum):
 
     @property
     def good(self) -> bool:
-        """Whether the result can be used without a second look."""
+        """True where the result can be used without a second look."""
         return self not in _NOT_GOOD
 
 
@@ -138,7 +136,7 @@ class Local(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """Where the iteration ended, the objective there, and how it went."""
+    """The point where an iteration ended, the objective there, and how it went."""
 
     x: Array  # (d,)
     local: Local

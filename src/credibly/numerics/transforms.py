@@ -56,7 +56,7 @@ class Box:
 
     @cached_property
     def everywhere(self) -> bool:
-        """Whether there are no bounds at all, so that u is z."""
+        """True where there are no bounds at all, so that u is z."""
         return not np.any(self._kinds)
 
     @cached_property
@@ -111,7 +111,7 @@ class Box:
         return Slopes(one, two, volume, volume_twice)
 
     def contains(self, z: Array) -> Any:
-        """Whether points lie strictly inside."""
+        """True for points strictly inside."""
         return ((z > self.lower) & (z < self.upper)).all(axis=-1)
 
 

@@ -23,7 +23,7 @@ RELIABLE = 0.7  # k̂ above which numbers corrected by weighted draws are noise
 
 _FEWEST_DRAWS = 100  # a tail of twenty: fewer say nothing about how heavy it is
 _EQUAL = 1e-9  # spread of log ratios that makes no difference
-_ROUNDING = 100 * float(np.finfo(float).eps)  # of sums over rows, relative to them
+_RATIO_ROUNDING = 100 * float(np.finfo(float).eps)  # of sums over rows, relative to them
 
 
 class Smoothed(NamedTuple):
@@ -52,7 +52,7 @@ def pareto_smoothed(log_ratios: Array) -> Smoothed:
     Returns
     -------
     Smoothed
-        k̂ is 0 for ratios that are all alike (q is the posterior), infinite where one draw outweighs all others or none
+        k̂ is 0 for ratios that are all equal (q is the posterior), infinite where one draw outweighs all others or none
         has a ratio.
 
     References
@@ -72,7 +72,7 @@ def pareto_smoothed(log_ratios: Array) -> Smoothed:
         return Smoothed(np.full(size, -math.log(size)), math.nan, math.inf)
     log_total = float(log_sum_exp(log_ratios))
     as_they_are = Smoothed(log_ratios - log_total, log_total - math.log(size), math.inf)
-    if alike(log_ratios):
+    if all_equal(log_ratios):
         return as_they_are._replace(khat=0.0)
     if as_they_are.log_weights.max() > math.log(0.5):
         return as_they_are
@@ -83,7 +83,7 @@ def pareto_smoothed(log_ratios: Array) -> Smoothed:
     with np.errstate(all="ignore"):  # ratios so different that all but a few vanish: khat tells
         try:
             log_weights, khat = array_stats.psislw(-log_ratios)  # type: ignore[no-untyped-call]
-        except ValueError:  # all ratios of the tail are alike
+        except ValueError:  # all ratios of the tail are equal
             return as_they_are
         scale = float(log_ratios[below] - log_weights[below])
     if not (np.isfinite(khat) and np.isfinite(scale)):
@@ -92,9 +92,9 @@ def pareto_smoothed(log_ratios: Array) -> Smoothed:
     return Smoothed(np.asarray(log_weights), scale - math.log(size), float(khat), float(beyond))
 
 
-def alike(log_ratios: Array) -> bool:
-    """Whether ratios are all equal, but for rounding."""
-    return bool(np.ptp(log_ratios) <= _EQUAL + _ROUNDING * abs(float(log_ratios.max())))
+def all_equal(log_ratios: Array) -> bool:
+    """True where ratios are all equal, but for rounding."""
+    return bool(np.ptp(log_ratios) <= _EQUAL + _RATIO_ROUNDING * abs(float(log_ratios.max())))
 
 
 class WeightedDraws(NamedTuple):

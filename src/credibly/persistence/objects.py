@@ -5,7 +5,7 @@ in Python                    in JSON
 ===========================  ==================================================================================
 None, bool, int, str, list   as they are; so are finite floats (the shortest digits that read back exactly)
 tuple, set, dict             ``{"tuple": [1, 2]}``, ``{"set": [1, 2]}``, ``{"dict": [[key, value], …]}``
-NaN, bytes, dates, …         ``{"float": ["nan"]}``, ``{"bytes": ["00ff"]}``, ``{"date": ["2024-02-29"]}``: see `KINDS`
+NaN, dates, …                ``{"float": ["nan"]}``, ``{"date": ["2024-02-29"]}``: see `KINDS`
 arrays                       ``{"array": 3}``, the third of the list of arrays; of objects ``{"objects": [shape, …]}``
 an object                    ``{"credibly.model.priors:Normal": {"scale": 2.5, …}}``: its class, and its fields
 a member of an enumeration   ``{"credibly.numerics.status:Status": "CONVERGED"}``
@@ -22,7 +22,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import date, datetime
+from datetime import date
 from enum import Enum
 from functools import cached_property
 from importlib import import_module
@@ -31,7 +31,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
-from scipy.sparse import csr_array
 
 from credibly.data.archive import STORABLE
 from credibly.errors import InputError, ModelFileError
@@ -49,7 +48,7 @@ FOREIGN = {
 OWN_CLASS = re.compile(rf"credibly\.({'|'.join(ROOMS)})(\.[a-z][a-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 ATTRIBUTE = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SCALAR_TYPE = re.compile(r"[<>|][biufcmM]\d{1,2}(\[\d{0,9}[a-zA-Zμ]+\])?", re.ASCII)
-NONSENSE = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)  # raised by parts of the wrong kind
+MALFORMED = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)  # raised by parts of the wrong kind
 
 
 # --- which classes -----------------------------------------------------------------------------------------------
@@ -103,7 +102,7 @@ def _declared_fields(cls: type[Any]) -> list[str]:
 
 
 def _may_hold(cls: type[Any], name: str) -> bool:
-    """Whether an object may have an attribute that its class does not declare: one that hides nothing of the class."""
+    """True for an attribute that hides nothing of the class: an object may have it, though it is not declared."""
     if is_dataclass(cls) or _is_named_tuple(cls) or not ATTRIBUTE.fullmatch(name):
         return False
     hidden = inspect.getattr_static(cls, name, None)
@@ -111,7 +110,7 @@ def _may_hold(cls: type[Any], name: str) -> bool:
 
 
 def _fields_of(value: Any) -> dict[str, Any]:
-    """What an object is made of: what pickle would take (no rows of the fit), less what is computed on demand."""
+    """The parts of an object: what pickle would take (no rows of the fit), less what is computed on demand."""
     cls = type(value)
     if _is_named_tuple(cls):
         return dict(value._asdict())
@@ -130,7 +129,7 @@ def _is_cached(cls: type[Any], name: str) -> bool:
 
 
 class Kind(NamedTuple):
-    """How values of one type are taken apart into simpler ones, and built again."""
+    """Functions that take values of one type apart into simpler ones, and build them again."""
 
     type: type[Any] | None  # None: a type of pandas, which may not be installed
     parts: Callable[[Any], Sequence[Any]]
@@ -159,14 +158,6 @@ def _build_objects(shape: Any, *items: Any) -> AnyArray:
     for number, item in enumerate(items):
         flat[number] = item
     return flat.reshape(shape)
-
-
-def _build_csr(shape: Any, data: AnyArray, indices: AnyArray, indptr: AnyArray) -> Any:
-    if data.dtype.kind not in "biufc" or {indices.dtype.kind, indptr.dtype.kind} != {"i"}:
-        raise ValueError("a sparse matrix is of a type that it cannot have")
-    matrix = csr_array((data, indices, indptr), shape=tuple(shape))
-    matrix.check_format(full_check=True)  # an index outside would be read from memory outside
-    return matrix
 
 
 def _distribution_parts(frozen: Any) -> list[Any]:
@@ -208,15 +199,13 @@ def _build_timestamp(moment: Any) -> Any:
 
 def _naive(moment: Any) -> Any:
     if moment.tzinfo is not None:
-        raise InputError(
-            "dates with a time zone have no place in a model file; use tz_convert(None) or replace(tzinfo=None)"
-        )
+        raise InputError("moments with a time zone have no place in a model file; use tz_convert(None)")
     return moment
 
 
 def _check_keys(keys: Iterable[Any]) -> None:
     """Keys are plain values, or tuples of them: those of nested objects could take for ever to hash."""
-    plain = (type(None), bool, int, str, float, bytes, date, np.generic, Enum)
+    plain = (type(None), bool, int, str, float, date, np.generic, Enum)
     for key in keys:
         if not all(isinstance(part, plain) for part in (key if type(key) is tuple else (key,))):
             raise ValueError(f"a key of a dict or an item of a set is a {type(key).__name__}, not a plain value")
@@ -234,15 +223,12 @@ def _build_dict(*pairs: Any) -> dict[Any, Any]:
 
 KINDS = {
     "float": Kind(float, lambda value: [repr(value)], _build_float),
-    "bytes": Kind(bytes, lambda value: [value.hex()], bytes.fromhex),
     "date": Kind(date, lambda value: [value.isoformat()], date.fromisoformat),
-    "datetime": Kind(datetime, lambda value: [_naive(value).isoformat()], datetime.fromisoformat),
     "scalar": Kind(np.generic, lambda value: [value.dtype.str, value.tobytes().hex()], _build_scalar),
     "tuple": Kind(tuple, list, lambda *items: items),
     "set": Kind(set, lambda items: sorted(items, key=lambda item: (type(item).__name__, repr(item))), _build_set),
     "dict": Kind(dict, lambda value: [[key, it] for key, it in value.items()], _build_dict),
     "objects": Kind(np.ndarray, _objects_parts, _build_objects),
-    "csr_array": Kind(csr_array, lambda rows: [list(rows.shape), rows.data, rows.indices, rows.indptr], _build_csr),
     "distribution": Kind(type(stats.norm()), _distribution_parts, _build_distribution),
     "timestamp": Kind(None, lambda moment: [_naive(moment).to_datetime64()], _build_timestamp),
     "interval": Kind(None, lambda interval: [interval.left, interval.right, interval.closed], _build_interval),
@@ -274,7 +260,7 @@ class Encoder:
 
     def encode(self, value: Any, path: str) -> Any:
         """JSON for a value; `path` says where it is, for messages."""
-        value = value.item() if isinstance(value, np.str_ | np.bytes_) else value
+        value = value.item() if isinstance(value, np.str_) else value
         cls = type(value)
         if value is None or cls in (bool, int, str) or (cls is float and np.isfinite(value)):
             return value
@@ -357,7 +343,7 @@ class Decoder:
             if tag in KINDS and isinstance(payload, list):
                 return KINDS[tag].build(*self.decode(payload, path))
             return self._object(tag, payload, path)
-        except NONSENSE as error:
+        except MALFORMED as error:
             if isinstance(error, ModelFileError):  # of a part
                 raise
             raise ModelFileError(f"{path} makes no sense: {error!s:.200}") from error

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import numpy as np
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.plots.indicators import indicator_groups
+from credibly.wording import did_you_mean
 
 
 class Levels(NamedTuple):
@@ -72,9 +72,8 @@ class Rows:
         number = isinstance(which, int | np.integer) and not isinstance(which, bool)
         if number and -len(self.names) <= which < len(self.names):
             return int(which) % len(self.names)
-        near = get_close_matches(str(which), [str(name) for name in self.names], n=3, cutoff=0.5)
-        known = f"did you mean {' or '.join(map(repr, near))}?" if near else f"the columns are {_some(self.names)}."
-        raise InputError(f"X has no column {which!r}, neither by name nor by number; {known}")
+        hint = did_you_mean(str(which), [str(name) for name in self.names], f"The columns are {_some(self.names)}.")
+        raise InputError(f"X has no column {which!r}, neither by name nor by number. {hint}")
 
     def column(self, j: int) -> Any:
         """The column as it came."""

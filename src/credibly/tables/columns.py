@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from credibly.data.rows import LARGEST
 from credibly.errors import TableError
+from credibly.wording import did_you_mean, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +25,6 @@ MARK = re.compile(r"[,' %$€£]")
 ASK = "name it among the features (--features) to use it all the same"
 FLAGS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0}
 LONGEST_SHOWN = 40  # characters of a cell in a message
-NAMED = 8  # cells or columns that a message names at most
 
 
 @dataclass(frozen=True)
@@ -117,8 +116,7 @@ def check_present(present: Sequence[str], names: Sequence[str]) -> None:
     """Names of columns that a table has, or an error that suggests one."""
     for name in names:
         if name not in present:
-            near = get_close_matches(name, present, n=3)
-            hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"It has {shortened(present)}."
+            hint = did_you_mean(name, present, f"It has {shortened(present)}.")
             raise TableError(f"The table has no column {name!r}. {hint}")
 
 
@@ -274,10 +272,3 @@ def cells(values: pd.Series) -> pd.Series:
     codes, distinct = pd.factorize(values)  # text is made once per level, not once per row
     text = np.array([*map(_cell, distinct), None], dtype=object)
     return pd.Series(text[codes], index=values.index, name=values.name, dtype=object)
-
-
-def shortened(names: Iterable[Any], most: int = NAMED, show: Callable[[Any], str] = str) -> str:
-    """A list in a sentence, cut where it is long."""
-    listed = [show(name) for name in names]
-    more = f" … ({len(listed)} in all)" if len(listed) > most else ""
-    return ", ".join(listed[:most]) + more

@@ -5,13 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from credibly.errors import DataWarning, TableError
-from credibly.tables.columns import Column, cells, numbers, shortened
+from credibly.tables.columns import Column, cells, numbers
+from credibly.wording import close_names, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,18 +137,13 @@ def check_sources(frame: pd.DataFrame, sources: tuple[str, ...]) -> None:
     check_sources_named([str(name) for name in frame.columns], sources)
 
 
-def _near(name: str, present: Sequence[str]) -> list[str]:
-    same = [other for other in present if other.casefold().strip() == name.casefold().strip()]
-    return same[:1] or get_close_matches(name, present, n=1)
-
-
 def check_sources_named(present: Sequence[str], sources: tuple[str, ...]) -> None:
     """The columns that a model needs are among those of a table."""
     lacking = [name for name in sources if name not in present]
     if not lacking:
         return
-    near = [(name, _near(name, present)) for name in lacking]
-    hints = "".join(f" Is {found[0]!r} what the model calls {name!r}?" for name, found in near if found)
+    near = [(name, close_names(name, present, 1)) for name in lacking]
+    hints = "".join(f" Is {names[0]!r} what the model calls {name!r}?" for name, names in near if names)
     raise TableError(
         f"The table lacks {len(lacking)} of the {len(sources)} columns that the model was fitted on: "
         f"{shortened(lacking, show=repr)}.{hints}"

@@ -13,11 +13,11 @@ import re
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
 from credibly.errors import TableError
+from credibly.wording import close_names
 
 LONGEST_FORMULA = 20_000  # characters
 LONGEST_FACTOR = 500  # characters
@@ -140,9 +140,8 @@ def quoted(name: str) -> str:
 def unknown(name: str, columns: Iterable[str]) -> NoReturn:
     """Say that there is no such column, and which it may be."""
     known = list(columns)
-    whole = [it for it in known if it.casefold() == name.casefold()]
     parts = [it for it in known if name in re.split(r"\W+", it)]  # x-ray is read as x minus ray
-    near = list(dict.fromkeys([*whole, *parts, *get_close_matches(name, known, n=3)]))[:3]
+    near = list(dict.fromkeys([*parts, *close_names(name, known)]))[:3]
     hint = f" Did you mean {' or '.join(map(quoted, near))}?" if near else ""
     listed = ", ".join(map(quoted, known[:8])) + (f" … ({len(known)} in all)" if len(known) > 8 else "")
     raise TableError(
@@ -290,7 +289,7 @@ def _check(node: ast.expr) -> None:
 def _check_call(node: ast.Call) -> None:
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     if name not in FUNCTIONS:
-        near = get_close_matches(name, FUNCTIONS, n=1)
+        near = close_names(name, FUNCTIONS, 1)
         root = next((it.id for it in ast.walk(node.func) if isinstance(it, ast.Name)), "")
         hint = (
             f"perhaps {near[0]} is meant" if near else INSTEAD.get(root, "only the functions named here can be called")

@@ -9,7 +9,8 @@ import numpy as np
 
 from credibly.errors import InputError, TableError
 from credibly.estimators.generative import GenerativeClassifier, LinearDiscriminant, NaiveBayes, QuadraticDiscriminant
-from credibly.tables.columns import Column, cells, numbers, shortened
+from credibly.tables.columns import Column, cells, numbers
+from credibly.wording import shortened
 
 if TYPE_CHECKING:
     import pandas as pd

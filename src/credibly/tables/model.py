@@ -11,12 +11,12 @@ import numpy as np
 from credibly.errors import NotDefinedError, TableError
 from credibly.estimators.outputs import output_names, outputs
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.tables.columns import shortened
 from credibly.tables.design import ColumnsDesign, check_sources
 from credibly.tables.fingerprint import Fingerprint
 from credibly.tables.formula import FormulaDesign
 from credibly.tables.missing import Filling, counts, takes_missing
 from credibly.tables.target import as_array, labelled
+from credibly.wording import shortened
 
 if TYPE_CHECKING:
     import pandas as pd

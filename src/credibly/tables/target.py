@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from credibly.errors import TableError
-from credibly.tables.columns import MOST_LEVELS, check_names, find, refuse_dates, shortened
+from credibly.tables.columns import MOST_LEVELS, check_names, find, refuse_dates
+from credibly.wording import shortened
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -67,7 +67,6 @@ class Kind:
     evidence: bool = True
     posterior: bool = True  # it has posterior_, of weights or of a function
     of_labels: bool = True  # its evidence is a probability of labels, not a density
-    slow: bool = False  # a tenth of a second for a fit: tested by `make test-slow`
     tol: float = 1e-7  # of a number, relative and absolute, where rounding differs: see test_invariances.py
 
     def priors_that(self, hold: Callable[[Any], bool]) -> tuple[Any, ...]:
@@ -204,7 +203,6 @@ def mean_of(targets: p.Targets, family: str, link: str | None = None, priors: tu
         "updates": "chain",
         "of_labels": family in LABELS,
         "tol": settled,
-        "slow": family in ("inverse_gaussian", "negative_binomial"),
     }
     return Kind(glm(family, link), p.near_numbers, targets, priors=priors, **promises)
 
@@ -228,15 +226,12 @@ KINDS = {
     "probit": Kind(linear(BayesianProbitRegression), priors=PRIORS, updates="chain"),
     "threshold cauchy": Kind(thresholds("cauchy"), priors=PROPER, updates="chain"),
     "threshold gumbel": Kind(thresholds("gumbel"), priors=PROPER, symmetric=False, updates="chain"),
-    "threshold student": Kind(
-        thresholds(student(4)), priors=(Normal(scale=1.0),), rows=(3, 20), updates="chain", slow=True
-    ),
+    "threshold student": Kind(thresholds(student(4)), priors=(Normal(scale=1.0),), rows=(3, 20), updates="chain"),
     "threshold mixture": Kind(
         thresholds(NormalMixture([0.5, 0.5], [-1.0, 1.0], [1.0, 2.0])),
         priors=(Normal(scale=1.0),),
         symmetric=False,
         updates="chain",
-        slow=True,
     ),
     "least squares": Kind(
         linear(LeastSquaresClassifier),
@@ -323,6 +318,11 @@ KINDS = {
     ),
 }
 
+ALWAYS = {  # one of every way to work; the others with the slow tests
+    *("logistic", "logistic by EP", "softmax", "probit", "threshold cauchy", "least squares", "GLM poisson"),
+    *("GP", "GP by EP", "linear discriminant", "naive Bayes of numbers", "naive Bayes of counts"),
+}
+
 
 # --- properties -------------------------------------------------------------------------------------------------
 
@@ -339,7 +339,7 @@ def over(promised: Callable[[Kind], bool] = every) -> Callable[[Callable[..., No
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         promising = [
-            pytest.param(kind, id=name, marks=pytest.mark.slow if kind.slow else ())
+            pytest.param(kind, id=name, marks=() if name in ALWAYS else pytest.mark.slow)
             for name, kind in KINDS.items()
             if promised(kind)
         ]

@@ -14,7 +14,7 @@ from credibly.cli.reading.options import MOST_COLUMNS, ReadOptions
 from credibly.cli.reading.records import Record, records
 from credibly.cli.reading.source import Source
 from credibly.errors import TableError
-from credibly.tables.columns import shortened
+from credibly.wording import shortened
 
 DELIMITERS = (",", ";", "\t", "|")
 OTHER_DELIMITERS = (" ", ":", "^", "~")

@@ -12,7 +12,7 @@ import numpy as np
 from credibly.cli.reading.columns import Column
 from credibly.cli.reading.options import MISSING_AMONG_NUMBERS
 from credibly.numerics.arrays import AnyArray
-from credibly.tables.columns import shortened
+from credibly.wording import shortened
 
 CODES = (-9, -99, -999, -9999, -99999, 99, 999, 9999, 99999)
 PLAIN = "write 1234567 without them"

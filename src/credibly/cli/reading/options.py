@@ -5,11 +5,10 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple
 
 from credibly.errors import TableError
-from credibly.tables.columns import shortened
+from credibly.wording import close_names, shortened
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,6 +125,5 @@ def chosen_columns(available: Sequence[str], wanted: Iterable[str] | None, where
 
 
 def _meant(name: str, available: Sequence[str]) -> str:
-    folded = {other.casefold(): other for other in available}
-    near = get_close_matches(name.casefold(), folded, n=1)
-    return f" (is {folded[near[0]]!r} meant?)" if near else ""
+    near = close_names(name, available, 1)
+    return f" (is {near[0]!r} meant?)" if near else ""

@@ -16,7 +16,7 @@ from credibly.cli.reading.options import MOST_COLUMNS, Progress, ReadOptions, Ta
 from credibly.cli.reading.parts import NumberParts, TextParts, categorical
 from credibly.cli.reading.source import Source
 from credibly.errors import TableError
-from credibly.tables.columns import shortened
+from credibly.wording import shortened
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,6 +18,7 @@ from credibly.cli.reading.options import ReadOptions
 from credibly.cli.reading.refused import why_no_table, why_no_text
 from credibly.cli.reading.stream import CHUNK, Unpacked, Utf8Stream, compression_of, encoding_of
 from credibly.errors import TableError
+from credibly.wording import did_you_mean
 
 STANDARD_INPUT = "-"
 HEAD = 1 << 14  # bytes from which a file's kind is told
@@ -102,8 +102,7 @@ def _suggestion(path: Path, name: str) -> str:
         return "Download the table first, and give the file."
     if not path.parent.is_dir():
         return f"The folder {path.parent} does not exist either."
-    near = get_close_matches(path.name, _names_in(path.parent), n=3)
-    return f"Did you mean {' or '.join(near)}?" if near else "Check the name and the folder."
+    return did_you_mean(path.name, _names_in(path.parent), "Check the name and the folder.", show=str)
 
 
 def _tables_in(folder: Path) -> str:

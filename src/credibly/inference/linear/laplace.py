@@ -8,7 +8,6 @@ from functools import partial
 
 import numpy as np
 
-from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.linear.approximation import CONTROLS, Approximation, Controls
@@ -58,25 +57,16 @@ def laplace(
 
 
 def _search(objective: Objective, start: Array | Start, controls: Controls, costs: CostModel) -> Solution:
-    search = partial(
-        newton,
-        objective.expand,
-        max_steps=controls.max_steps,
-        hessian_tol=costs.hessian_error,
-        report=controls.report,
-    )
+    search = partial(newton, objective.expand, max_steps=controls.max_steps, report=controls.report)
+    plain = partial(search, tol=controls.tol, hessian_tol=costs.newton_hessian_error)
     if not isinstance(start, Start):
-        return search(start, tol=controls.tol)
-    near, last = costs.distances(start.nonlinearity, start.x.size, controls.tol)
-    search = partial(search, tol=last, nonlinearity=start.nonlinearity)
-    # Where rows have to be read in every pass, a gradient costs as much as a Hessian.
-    in_memory = isinstance(objective.rows, MemoryRows)
+        return plain(start)
+    near = costs.last_distance(start.nonlinearity, controls.tol)
     try:
-        return search(
-            approach(objective.gradient, start, tol=near, most=costs.most_gradients) if in_memory else start.x
-        )
+        x = approach(objective.gradient, start, tol=near, most=costs.gradient_passes)
+        return search(x, tol=near, hessian_tol=costs.hessian_error, nonlinearity=start.nonlinearity)
     except NotPositiveDefinite:  # so far out that all curvature is rounded away, or has overflowed
-        return search(start.fallback)
+        return plain(start.fallback)
 
 
 def at_mode(objective: Objective, solution: Solution) -> Approximation:
@@ -103,9 +93,11 @@ def sampled_start(objective: Objective, start: Array, costs: CostModel = COSTS) 
     """
     if not objective.log_concave or (objective.prior is None and not _has_labels(objective)):
         return start
+    rng = np.random.default_rng(0)  # the seed moves only the start, not the mode
     x, n, guide = start, objective.rows.n_rows, None
     for size in sample_sizes(objective, start.size, costs):
-        sample = objective.sample(np.random.default_rng(0), size)  # the seed moves only the start, not the mode
+        sample = objective.sample(rng, size)
+        x = _rough_mode(rng, sample, x, costs)
         found = _sample_mode(sample, x, n, costs)
         if isinstance(found, Solution):
             guide, x = Start(found.x, found.local.hessian, found.nonlinearity, fallback=start), found.x
@@ -128,6 +120,15 @@ def sample_sizes(objective: Objective, n_weights: int, costs: CostModel = COSTS)
 
 class _Separated(Exception):
     """The rows of a sample are all but separated: its mode is no guide to that of all rows."""
+
+
+def _rough_mode(rng: np.random.Generator, sample: Objective, x: Array, costs: CostModel) -> Array:
+    """The mode of a part of a sample, from which the sample's own is a step or two away."""
+    n = sample.rows.n_rows
+    if n < costs.rough_share * costs.fewest_rows(x.size, sample.design.classes.n_free):
+        return x
+    found = _sample_mode(sample.sample(rng, n // costs.rough_share), x, n, costs)
+    return found.x if isinstance(found, Solution) else found
 
 
 def _sample_mode(sample: Objective, x: Array, n_rows: int, costs: CostModel) -> Solution | Array:

@@ -46,7 +46,7 @@ from credibly.model.class_conditionals.student import student_estimates
 from credibly.model.conjugate_priors import ConjugatePrior, NormalInverseWishart, Reference
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, dense, scratch
-from credibly.numerics.special import LOG_2PI, log1p_product, log_rise
+from credibly.numerics.special import LOG_2PI, log_rise
 
 MEAN_STRENGTH = 0.01  # of the empirical prior: a hundredth of a row
 DOF = 3.0  # of the empirical prior: d + 2 with d = 1
@@ -340,7 +340,7 @@ class GammaNormalBeliefs(Beliefs[Moments]):
         constants = log_rise(dof / 2, 0.5) - 0.5 * logs
         constant = constants.sum() if seen is None else constants @ seen
         if (dof == dof[0]).all():
-            return np.asarray(constant - 0.5 * (dof[0] + 1) * log1p_product(terms))
+            return np.asarray(constant - 0.5 * (dof[0] + 1) * np.log1p(terms).sum(axis=0))
         return np.asarray(constant - 0.5 * (dof + 1) @ np.log1p(terms))
 
     def log_expected(self, X: DesignMatrix) -> Array:

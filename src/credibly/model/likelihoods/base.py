@@ -74,6 +74,10 @@ class Likelihood(ABC):
     def mean(self, f: Array) -> Array:
         """E[y | f] = p(y = 1 | f), the inverse link."""
 
+    def grad(self, y: Array, f: Array) -> Array:
+        """The first derivative alone."""
+        return self.slopes(y, f).grad
+
     def expand(self, y: Array, f: Array) -> Expansion:
         """log p(y | f) and its slopes together; overridden where they share their expensive part."""
         return Expansion(self.log_prob(y, f), *self.slopes(y, f))

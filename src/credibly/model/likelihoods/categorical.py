@@ -51,6 +51,15 @@ class Categorical:
         """Class probabilities, of the shape of f."""
         return np.exp(log_softmax(f))
 
+    def grad(self, y: Codes, f: Array) -> Array:
+        """The gradient 1[y = k] - p_k alone."""
+        proba = np.exp(f - f.max(axis=-1, keepdims=True))
+        proba /= proba.sum(axis=-1, keepdims=True)
+        grad, label = -proba, np.asarray(y)[..., None]
+        np.put_along_axis(grad, label, 0.0, axis=-1)
+        np.put_along_axis(grad, label, -grad.sum(axis=-1, keepdims=True), axis=-1)  # 1 - p_y, which would cancel
+        return grad
+
     def expand(self, y: Codes, f: Array) -> CategoricalExpansion:
         """log p(y | f), its gradient 1[y = k] - p_k, and p."""
         log_proba = log_softmax(f)

@@ -60,6 +60,8 @@ class LocationScale(Likelihood):
         self.likelihood, self.loc, self.scale = likelihood, float(loc), float(scale)
         # A wrapper is log-concave if what it wraps is; the class attribute is only the default.
         self.log_concave = likelihood.log_concave  # type: ignore[misc]
+        self.center, self.width = self.loc + self.scale * likelihood.center, self.scale * likelihood.width
+        self.refinement = likelihood.refinement
 
     def log_prob(self, y: Array, f: Array) -> Array:
         return self.likelihood.log_prob(y, self._standard(f))

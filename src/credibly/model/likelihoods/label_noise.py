@@ -246,6 +246,10 @@ class NoisyCategorical:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self._floor) + np.logaddexp.reduce(others, axis=-1) - log_recorded)
 
+    def grad(self, y: Codes, f: Array) -> Array:
+        """The gradient alone, (n, K)."""
+        return self.expand(y, f).grad
+
     def expand(self, y: Codes, f: Array) -> NoisyExpansion:
         """log p(y | f) to second order; y (n,), f (n, K)."""
         at = self.base.expand(y, f)

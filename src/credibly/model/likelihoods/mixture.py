@@ -20,7 +20,7 @@ from credibly.errors import InputError
 from credibly.model.likelihoods.base import Likelihood, Slopes
 from credibly.model.likelihoods.thresholds import sign
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.averages import LabelAverages, Tilted, cut_normal
+from credibly.numerics.averages import LabelAverages, Tilted, tilted_probit
 from credibly.numerics.special import (
     log_mills_ratio,
     log_normal_cdf,
@@ -206,7 +206,7 @@ class BernoulliMixture(Likelihood):
     def tilted(self, y: Array, m: Array, v: Array) -> Tilted:  # RW06 eq. 3.82 to 3.85, for each part
         y, m, v = np.broadcast_arrays(np.asarray(y, dtype=float), m, v)
         r, s = self._shares(y, m, v), sign(y)[..., None]
-        _, mean, var = cut_normal(m[..., None], np.sqrt(v)[..., None], self._means, self._scales, s)
+        _, mean, var = tilted_probit(m[..., None], np.sqrt(v)[..., None], self._means, self._scales, s)
         spread = (r * (var + _gaps(r, mean) ** 2)).sum(axis=-1)
         return Tilted(self.log_average(y, m, v), _average(r, mean), spread)
 

@@ -28,10 +28,12 @@ from credibly.numerics.special import (
     log_cauchy_cdf,
     log_cloglog,
     log_normal_cdf,
+    log_normal_cdf_expansion,
     log_normal_cdf_third,
     log_sigmoid,
     normal_hazard,
     normal_hazard_slope,
+    quick_normal_hazard,
     rate,
     sigmoid,
 )
@@ -83,6 +85,11 @@ class BernoulliLogit(Likelihood):
         log_prob = np.minimum(z, 0.0) + np.log(larger)
         return Expansion(log_prob, s * np.where(z > 0, smaller, larger), smaller * larger)
 
+    def grad(self, y: Array, f: Array) -> Array:
+        s = sign(y)
+        with np.errstate(over="ignore"):  # of e^f to infinity: σ(-f) is then zero
+            return np.asarray(s / (1.0 + np.exp(s * f)))
+
     def tilted(self, y: Array, m: Array, v: Array) -> Tilted:
         s = sign(y)
         log_mass, mean, var = averages.tilted_sigmoid(s * m, v)
@@ -115,6 +122,15 @@ class BernoulliProbit(Likelihood):
     def slopes(self, y: Array, f: Array) -> Slopes:
         z = sign(y) * f
         return Slopes(sign(y) * normal_hazard(z), normal_hazard_slope(z))
+
+    def grad(self, y: Array, f: Array) -> Array:
+        s = sign(y)
+        return np.asarray(s * quick_normal_hazard(s * f))
+
+    def expand(self, y: Array, f: Array) -> Expansion:
+        s = sign(y)
+        log_prob, hazard, curvature = log_normal_cdf_expansion(s * f)
+        return Expansion(log_prob, s * hazard, curvature)
 
     def third(self, y: Array, f: Array) -> Array:
         return sign(y) * log_normal_cdf_third(sign(y) * f)
