@@ -55,7 +55,8 @@ class Categorical:
         """The gradient 1[y = k] - p_k alone."""
         proba = np.exp(f - f.max(axis=-1, keepdims=True))
         proba /= proba.sum(axis=-1, keepdims=True)
-        grad, label = -proba, np.asarray(y)[..., None]
+        grad: Array = -proba
+        label = np.asarray(y)[..., None]
         np.put_along_axis(grad, label, 0.0, axis=-1)
         np.put_along_axis(grad, label, -grad.sum(axis=-1, keepdims=True), axis=-1)  # 1 - p_y, which would cancel
         return grad
