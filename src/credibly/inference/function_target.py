@@ -18,9 +18,9 @@ from scipy.linalg import solve_triangular
 
 from credibly.data.rows import MemoryRows
 from credibly.errors import InputError
+from credibly.inference.gaussian import Gaussian
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_softmax import ClassGaussian
-from credibly.inference.posterior import Gaussian
 from credibly.inference.targets import both, log_likelihoods
 from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import Categorical

@@ -160,6 +160,6 @@ def _weight_names(material: Material) -> list[str] | None:
     if not hasattr(material.model, "_weight_names"):
         return None
     names: list[str] = material.model._weight_names()
-    if material.model._shape.n_outputs == 1:
+    if material.model.fit_.shape.n_outputs == 1:
         return names
     return [f"{label}: {name}" for label in material.labels for name in names]

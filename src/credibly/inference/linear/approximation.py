@@ -5,18 +5,7 @@ from typing import NamedTuple
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.sites import Sites
 from credibly.numerics.sampling import Chains
-from credibly.numerics.status import Report, Status, silent
-
-
-class Controls(NamedTuple):
-    """When a search stops, and what it tells on the way."""
-
-    tol: float = 1e-10  # squared distance to the mode in posterior standard deviations; for Gaussians, twice KL in nats
-    max_steps: int = 100
-    report: Report = silent  # of (step, objective, squared distance)
-
-
-CONTROLS = Controls()
+from credibly.numerics.status import Status
 
 
 class Approximation(NamedTuple):

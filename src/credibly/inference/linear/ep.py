@@ -13,12 +13,13 @@ import numpy as np
 from credibly.data.rows import Block, Rows, Sums, add
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.laplace import Controls as SweepControls  # until Gaussian processes share this room's
-from credibly.inference.linear.approximation import CONTROLS, Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.objective import Objective
 from credibly.inference.sites import GOAL, Sites, SiteState, cavities_of, matched, settle, tilted_of
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, weighted_gram
+from credibly.numerics.status import CONTROLS, Controls
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 
 from credibly.data.rows import Block, Sums
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.objective import Objective
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -28,7 +28,7 @@ from credibly.numerics.sampling import (
     convergence,
     hamiltonian_chains,
 )
-from credibly.numerics.status import Status
+from credibly.numerics.status import Controls, Status
 
 
 def exact(

@@ -15,7 +15,7 @@ from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite, SingularPriorError
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.linear.adf import FullCovariance, Spherical, adf
-from credibly.inference.linear.approximation import Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.auto import checked
 from credibly.inference.linear.design import ClassMap, Design, Standardization
 from credibly.inference.linear.ep import ep
@@ -23,10 +23,12 @@ from credibly.inference.linear.exact import exact
 from credibly.inference.linear.glm import (
     PERFECT,
     averages_exist,
+    dispersion_of,
     first_dispersion,
     fitted_scores,
     glm_units,
     has_dispersion,
+    least_squares,
     no_maximum,
     pearson_sum,
     starting_point,
@@ -49,7 +51,7 @@ from credibly.inference.linear.priors import (
     treats_classes_alike,
 )
 from credibly.inference.linear.several_starts import best_laplace, one_search
-from credibly.inference.linear.spec import Data, LinearSpec, PriorChoice
+from credibly.inference.linear.spec import Data, LinearSpec, PriorChoice, refuse_combinations
 from credibly.inference.linear.variational import variational
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
@@ -60,7 +62,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Start
 from credibly.numerics.sampling import CHAIN_SETTINGS
-from credibly.numerics.status import Report, Status, silent
+from credibly.numerics.status import Controls, Report, Status, silent
 
 FIRST_FLIPS = (0.02, 0.1, 0.3)  # flip probabilities to start from: the likelihood has several modes
 FLIP_BOUNDS = (-16.0, 8.0)  # of logit 2ε: from 6e-8 to nearly one half
@@ -113,17 +115,39 @@ class LinearFit:
         return self.posterior.mean.reshape(self.shape.n_outputs, -1)
 
     @property
+    def dispersion(self) -> float:
+        """The dispersion of a GLM's family; NaN where the rows cannot tell it."""
+        assert isinstance(self.likelihood, FamilyLikelihood)
+        unknown = self.status in {Status.FITTED_EXACTLY, Status.UNDETERMINED}
+        return float("nan") if unknown else dispersion_of(self.likelihood)
+
+    @property
     def effective_parameters(self) -> float:
         """How many weights the data determined: M - tr(S₀⁻¹ S_N), with a Student-t prior's curvature at the mean."""
         if self.prior is None:
-            return float(self.n_identified)
+            return float(self.n_identified - self.spec.n_parameters)
         q = self.posterior.free
         return float(q.mean.size - np.einsum("ij,ij->", q.root @ self.prior.hessian(q.mean), q.root))
 
     @property
     def n_identified(self) -> int:
-        """Weights that a likelihood can tell."""
-        return max(1, self.shape.n_outputs - 1) * self.shape.per_output
+        """Weights and parameters of the likelihood that rows can tell: what AIC and BIC count."""
+        return max(1, self.shape.n_outputs - 1) * self.shape.per_output + self.spec.n_parameters
+
+
+def sample_flips(rng: np.random.Generator, fit: LinearFit, x: Array) -> Array | None:
+    """Draw flip probabilities given draws of the free weights, (S, E); None where their spread is not known.
+
+    Weights and logits of flips are jointly normal: x has the covariance of the fit, and moves with the logits.
+    """
+    belief, moments, q = fit.spec.flips, fit.parameters, fit.posterior.free
+    if belief is None or np.isnan(moments.covariance).any() or fit.n_parts > 1:
+        return None
+    white = q.precision.factor.T @ moments.moved @ moments.covariance  # L⁻¹ cov(x, θ)
+    left = PSD.of(moments.covariance - white.T @ white, "the covariance of flips given the weights")
+    centre = moments.mode + (x - q.mean) @ q.precision.factor @ white
+    theta = centre + rng.standard_normal(centre.shape) @ left.factor.T
+    return np.array([belief.flips(it) for it in theta])
 
 
 @dataclass(frozen=True)
@@ -310,6 +334,7 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
     0 or at least 1) or variational inference. What is learnt maximises the evidence of the rung that is used; "exact"
     and the filters take the scales of the rung before them.
     """
+    refuse_combinations(spec, data)
     problem = Problem.of(data, spec, report)
     if spec.flat:
         return _without_prior(problem)
@@ -355,7 +380,7 @@ def _again(problem: Problem, rung: str, before: Maximum) -> Maximum:
 def _later_rung(problem: Problem, best: Maximum) -> str | None:
     """The rung that "auto" goes on to; None where Laplace may stay, or nothing better is known."""
     spec, found = problem.spec, best.found
-    if spec.inference != "auto" or not averages_exist(spec.likelihood):
+    if spec.inference != "auto" or spec.solver == "sgd" or not averages_exist(spec.likelihood):
         return None
     objective = problem.at(best.theta)
     if checked(objective, found).holds:
@@ -392,7 +417,8 @@ def _best_flips(problem: Problem, run: Run) -> tuple[Maximum, tuple[NoiseMode, .
     if failure is not None and not found:
         raise failure
     found.sort(key=_mode_rank, reverse=True)
-    return found[0], tuple(_noise_mode(problem, mode) for mode in found)
+    modes = [mode for mode in found if mode.status.good] or found[:1]
+    return modes[0], tuple(_noise_mode(problem, mode) for mode in modes)
 
 
 def _mode_rank(mode: Maximum) -> tuple[bool, float]:
@@ -406,6 +432,8 @@ def _noise_mode(problem: Problem, mode: Maximum) -> NoiseMode:
     assert belief is not None
     flips = np.array([belief.flips(point) for point in moments.points])
     mean = moments.share @ flips
+    if problem.spec.flat:  # nothing holds an estimate that is zero
+        mean = np.where((belief.index >= 0) & (moments.mode[belief.index] < NO_FLIPS), 0.0, mean)
     if len(flips) > 1:
         sd = np.sqrt(moments.share @ (flips - mean) ** 2)
     else:
@@ -442,7 +470,11 @@ def _fit(problem: Problem, best: Maximum, rung: str, modes: tuple[NoiseMode, ...
         priors = problem.choices.prior
         shared, resolved = priors.shared(best.theta[:n]), priors.resolved(best.theta[:n])
         scales = priors.unit * np.exp(best.theta[:n])
-    free = found.q if spec.flips is None else _widened(found.q, best.parameters)
+    free = found.q
+    if spec.flips is not None:  # the estimate of flips is their posterior mean
+        assert isinstance(likelihood, LabelNoise | NoisyCategorical)
+        likelihood = likelihood.with_flips(np.resize(modes[0].flips, likelihood.flips.shape))
+        free = _widened(free, best.parameters)
     if found.chains is not None:
         posterior: WeightPosterior = DrawnPosterior(free, shared, problem.design, found.chains)
     else:
@@ -526,6 +558,16 @@ def _with_pearson(problem: Problem) -> Maximum:
     theta = np.log([chi2 / free])
     again = run(theta, first, brief=False)
     return _given(theta, again._replace(steps=first.steps))  # the second fit only changes units
+
+
+def least_norm(data: Data, spec: LinearSpec) -> LinearFit:
+    """Least squares where columns are dependent: of all solutions the one of least norm on standardized columns."""
+    problem = Problem.of(data, spec, silent)
+    x = least_squares(data, problem.design.standardization, lambda y: y)
+    unknown = Gaussian(x, PSD(np.full((len(x), len(x)), np.nan, order="F")))
+    log_likelihood = problem.at(problem.choices.start).log_likelihood(x)
+    found = Approximation(unknown, np.nan, log_likelihood, Status.UNDETERMINED, 1, 0.0)
+    return _fit(problem, _given(problem.choices.start, found), "laplace", ())
 
 
 def _given(theta: Array, found: Approximation) -> Maximum:

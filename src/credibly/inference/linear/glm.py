@@ -140,8 +140,14 @@ def _constant_score(data: Data, likelihood: FamilyLikelihood, standard: Standard
 
 
 def _least_squares(data: Data, likelihood: FamilyLikelihood, standard: Standardization) -> Array:
+    return least_squares(data, standard, partial(starting_scores, likelihood))
+
+
+def least_squares(data: Data, standard: Standardization, score: Callable[[Array], Array]) -> Array:
+    """Weights of standardized columns that fit the scores of the targets best; of several those of least norm."""
+
     def block(rows: Block) -> Sums:
-        target = starting_scores(likelihood, rows.y) - (0.0 if rows.offset is None else rows.offset)
+        target = score(rows.y) - (0.0 if rows.offset is None else rows.offset)
         return weighted_gram(rows.X, rows.weights), np.asarray(rows.X.T @ (rows.weights * target))
 
     gram, moment = data.rows.through(standard.design).sum(block)

@@ -129,6 +129,7 @@ class Evaluation(NamedTuple):
 class Moments(NamedTuple):
     """The posterior of the likelihood's parameters at the scales found, and how the weights go along."""
 
+    mode: Array  # (T,)
     points: Array  # (S, T): nodes, or the maximum alone
     share: Array  # (S,), adding to one
     covariance: Array  # (T, T), of the Gaussian at the maximum; NaN where that is at a bound
@@ -138,7 +139,7 @@ class Moments(NamedTuple):
     @classmethod
     def none(cls, n_weights: int) -> "Moments":
         """Where there are no parameters."""
-        return cls(np.empty((1, 0)), np.ones(1), np.empty((0, 0)), np.empty((n_weights, 0)), 0.0)
+        return cls(np.empty(0), np.empty((1, 0)), np.ones(1), np.empty((0, 0)), np.empty((n_weights, 0)), 0.0)
 
 
 class Maximum(NamedTuple):
@@ -415,18 +416,29 @@ def _inner(choices: Choices, at: Evaluation) -> Array:
 
 
 def _climbed(surface: _Surface, theta: Array) -> Evaluation:
-    """All of θ together, by L-BFGS-B over the evidence itself."""
+    """All of θ together, by L-BFGS-B over the evidence itself.
+
+    Every run starts from the highest point so far: a trial step may go where the weights run away.
+    """
+    highest: Evaluation | None = None
 
     def loss(theta: Array) -> tuple[float, Array]:
+        nonlocal highest
+        if highest is not None:
+            surface.last = highest.found
         try:
             at = surface(theta)
         except NotPositiveDefinite:  # a prior that vanishes beside the likelihood
             return np.inf, np.zeros_like(theta)
+        if highest is None or at.value > highest.value:
+            highest = at
         return -at.value, -at.slope
 
     options = {"ftol": 1e-14, "gtol": surface.flat, "maxiter": 100}
     found = _lowest(loss, theta, surface.choices.bounds, options)
     surface.brief = False
+    if highest is not None:
+        surface.last = highest.found
     return surface(found)
 
 
@@ -501,7 +513,9 @@ def _parameter_moments(surface: _Surface, best: Evaluation) -> Moments:
     n, count, size = surface.choices.n_scales, len(surface.choices.parameters), best.found.q.mean.size
     if not count:
         return Moments.none(size)
-    unknown = Moments(best.theta[None, n:], np.ones(1), np.full((count, count), np.nan), np.zeros((size, count)), 0.0)
+    unknown = Moments(
+        best.theta[n:], best.theta[None, n:], np.ones(1), np.full((count, count), np.nan), np.zeros((size, count)), 0.0
+    )
 
     def found(parameters: Array) -> Approximation:
         surface.last = best.found

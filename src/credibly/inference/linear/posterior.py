@@ -13,7 +13,7 @@ s     √K times the mean over classes, where only contrasts are free       (D,)
 ====  ==================================================================  =======
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from credibly.errors import InputError
 from credibly.inference.gaussian import Gaussian, Scores, normal_quantile
-from credibly.inference.linear.design import Design, centring
+from credibly.inference.linear.design import ClassMap, Design, centring
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.sampling import Chains
@@ -102,10 +102,22 @@ class WeightPosterior:
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the weights, (size, M)."""
-        W = self.design.to_data(self.free.sample(rng, size))
+        return self.to_weights(rng, self.free.sample(rng, size))
+
+    def to_weights(self, rng: np.random.Generator, x: Array) -> Array:
+        """Draws of all weights in data units, (size, M), for draws of the free ones; what classes share is drawn."""
+        W = self.design.to_data(x)
         if self.shared is not None:
-            W = W + self._shared_part(self.shared.sample(rng, size))
-        return np.asarray(W).reshape(size, -1)
+            W = W + self._shared_part(self.shared.sample(rng, len(x)))
+        return np.asarray(W).reshape(len(x), -1)
+
+    def determined(self) -> "WeightPosterior":
+        """The same less what all classes share, which changes no probability."""
+        classes = self.design.classes
+        if classes.n_classes == 1:
+            return self
+        centred = ClassMap(centring(classes.n_classes) @ classes.matrix)
+        return replace(self, shared=None, design=replace(self.design, classes=centred))
 
     # --- scores ----------------------------------------------------------------------------------------------
 
@@ -134,7 +146,13 @@ class WeightPosterior:
 
     def project(self, Phi: Array) -> Scores:
         """Mean and variance of the scores Φw for rows Φ (n, d+1) with ones last (without, if no intercept)."""
-        Z = self.design.standardization.rows_from_data(np.asarray(Phi, dtype=float))
+        return self._all_scores(self.design.standardization.rows_from_data(np.asarray(Phi, dtype=float)))
+
+    def latent(self, X: DesignMatrix) -> Scores:
+        """The same for rows X as they came, without the column of ones."""
+        return self._all_scores(self.design.standardization.design(X))
+
+    def _all_scores(self, Z: DesignMatrix) -> Scores:
         classes = self.design.classes
         if classes.n_classes == 1:
             return self.free.scores(Z)
@@ -186,10 +204,7 @@ class DrawnPosterior(WeightPosterior):
     @cached_property
     def weight_draws(self) -> Array:
         """Draws of all weights in data units, (S, M); the mean over classes is drawn from its prior."""
-        W = self.design.to_data(self.draws)
-        if self.shared is not None:
-            W = W + self._shared_part(self.shared.sample(np.random.default_rng(0), len(W)))
-        return np.asarray(W).reshape(len(W), -1)
+        return self.to_weights(np.random.default_rng(0), self.draws)
 
     @property
     def positive(self) -> Array:

@@ -20,12 +20,12 @@ import numpy as np
 
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import CONTROLS, Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.objective import Objective
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.special import LOG_2PI
-from credibly.numerics.status import Status
+from credibly.numerics.status import CONTROLS, Controls, Status
 
 SMALLEST_STEP = 2.0**-20
 ROUNDING = 1e-12  # of the bound, relative: what a pass rounds away
