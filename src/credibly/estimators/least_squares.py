@@ -33,6 +33,7 @@ from credibly.model.likelihoods.links import Identity
 from credibly.model.priors import Jeffreys, Normal
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import PSD
+from credibly.numerics.settings import ManyWeights
 
 STACKED_ARRAYS = 2  # of all pairs of the weights of all classes, at the least
 
@@ -163,6 +164,7 @@ class LeastSquaresClassifier(ScoreMixin, ClassifierMixin, LinearModel):
             return least_norm(data, spec)
 
     inference = "laplace"  # exact for a normal target
+    _many_weights = ManyWeights(narrow=10**9)  # classes have scales of their own, and would have row spaces
 
     @property
     def coef_(self) -> Array:

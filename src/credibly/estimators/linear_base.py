@@ -14,15 +14,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from credibly.data.rows import Block, MemoryRows
+from credibly.data.threads import single_threaded_blas
 from credibly.diagnostics.inputs import generator
-from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError
+from credibly.errors import ConvergenceWarning, InputError, NoEvidenceError, UnreliableWarning
+from credibly.estimators.certificate import Certificate
 from credibly.estimators.exporting import ExportMixin
 from credibly.estimators.lazily import lazily
+from credibly.estimators.linear_certificate import certify_weights
 from credibly.estimators.stored import AnyTraining
 from credibly.estimators.summary import Summary, weight_columns
 from credibly.estimators.validation import check_limits, feature_names, n_threads, read_columns
 from credibly.inference.gaussian import Scores
+from credibly.inference.linear.drift import Drift, first_drift, next_drift
 from credibly.inference.linear.fit import LinearFit, fit_linear, update_linear
+from credibly.inference.linear.loo import leave_one_out
 from credibly.inference.linear.posterior import DrawnPosterior, WeightPosterior
 from credibly.inference.linear.spec import INFERENCES, Data, LinearSpec, PriorChoice
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -85,6 +90,7 @@ class LinearModel(ExportMixin, BaseEstimator):
 
     fit_: LinearFit
     _data: Data | None  # the rows of one fit; None after an update, and of a model that was loaded
+    _drift: Drift | None  # after an update; None where nothing is known of it
 
     # --- fitting -----------------------------------------------------------------------------------------------
 
@@ -125,6 +131,8 @@ class LinearModel(ExportMixin, BaseEstimator):
     def _hold(self, fit: LinearFit, data: Data | None) -> None:
         """Keep a fit, and its rows where they are in memory; a status that is not good becomes one warning."""
         self.fit_ = fit
+        if fit.n_parts == 1 and hasattr(self, "_drift"):
+            del self._drift
         held = data is not None and isinstance(data.rows, MemoryRows)
         self._data = replace(data, rows=data.rows.recorded(None)) if data is not None and held else None
         if not fit.status.good:
@@ -135,7 +143,17 @@ class LinearModel(ExportMixin, BaseEstimator):
 
     def _update(self, training: AnyTraining, log_constant: float = 0.0) -> None:
         """The posterior so far becomes the prior of these rows."""
-        self._hold(update_linear(self.fit_, self._described(training, log_constant), self._report), None)
+        before, data = self.fit_, self._described(training, log_constant)
+        after = update_linear(before, data, self._report)
+        if not hasattr(self, "_drift"):
+            self._drift = None if self._data is None or before.spec.flat else first_drift(before, self._data)
+        if self._drift is not None and isinstance(data.rows, MemoryRows):
+            self._drift = next_drift(self._drift, before, after, data)
+            if self._drift.news is not None:
+                warnings.warn(self._drift.news, UnreliableWarning, stacklevel=4)
+        else:
+            self._drift = None
+        self._hold(after, None)
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
@@ -192,6 +210,27 @@ class LinearModel(ExportMixin, BaseEstimator):
     def distance_to_mode_(self) -> float:
         """Distance of the estimate to the mode, in posterior standard deviations."""
         return float(np.sqrt(max(self._fitted().decrement, 0.0)))
+
+    @property
+    def drift_(self) -> float:
+        """After `partial_fit`: how far the mean may be from that of one fit to all rows, in posterior sds.
+
+        NaN where it is not known: the rows of the first fit are gone, or there is no prior.
+        """
+        self._fitted()
+        if not hasattr(self, "_drift"):
+            raise AttributeError("drift_ is there after partial_fit: one fit to all rows has none.")
+        return float("nan") if self._drift is None else self._drift.estimate
+
+    @property
+    def loo_log_proba_(self) -> Array:
+        """log p(y_i | all other rows), (n,), on the rows of the fit and without fitting again.
+
+        NaN where the other rows give no posterior. With weights, a row is left out as often as it counts.
+        """
+        fit = self._fitted()
+        with single_threaded_blas():
+            return leave_one_out(fit, self._data)
 
     @property
     def log_likelihood_(self) -> float:
@@ -271,6 +310,9 @@ class LinearModel(ExportMixin, BaseEstimator):
         return posterior.chains
 
     # --- a table of the weights --------------------------------------------------------------------------------
+
+    def _certificate(self, data: Data, draws: Any, random_state: Any) -> Certificate:
+        return certify_weights(self, data, draws, random_state)
 
     def _weight_names(self) -> list[str]:
         return feature_names(self) + (["intercept"] if self.fit_.shape.intercept else [])

@@ -21,10 +21,10 @@ from credibly.inference.function_posterior import LOST
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.latent import LatentGaussian
-from credibly.inference.linear.fit import LinearFit, sample_flips
+from credibly.inference.linear.fit import LinearFit, with_flips
+from credibly.inference.linear.objective import log_probs
 from credibly.inference.linear.posterior import WeightPosterior
 from credibly.inference.linear.spec import Data
-from credibly.inference.targets import row_log_prob
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -204,7 +204,7 @@ def _draw_targets(rng: np.random.Generator, likelihood: FamilyLikelihood, rows: 
 
 def _log_prob(likelihood: AnyLikelihood, rows: Training, f: Array) -> Array:
     """log p(y_i | f_i), (s, n); a row of weight 2 is the row twice."""
-    out = row_log_prob(likelihood, rows.y, f) * (1.0 if rows.weight is None else rows.weight)
+    out = log_probs(likelihood, rows.y, f) * (1.0 if rows.weight is None else rows.weight)
     if isinstance(likelihood, FamilyLikelihood) and isinstance(likelihood.family, Binomial):
         totals = np.ones(len(rows.y)) if rows.weight is None else rows.weight
         out = out + likelihood.family.log_coefficients(np.asarray(rows.y), totals)
@@ -218,8 +218,14 @@ def _sample_linear(model: Any, X: Any, y: Any, rng: np.random.Generator, size: i
     rows = _linear_rows(model, X, y)
     _check_size(size, 0 if rows is None else len(rows.y))
     fit: LinearFit = model.fit_
-    x = fit.posterior.draws_of_free(rng, size)
-    w, flips = fit.posterior.to_weights(rng, x), sample_flips(rng, fit, x)
+    joint, belief = with_flips(fit), fit.spec.flips
+    flips = None
+    if joint is None or belief is None:
+        w = fit.posterior.sample(rng, size)
+    else:
+        x = joint.sample(rng, size)
+        w = fit.posterior.to_weights(rng, x[:, : -belief.n_free])
+        flips = np.array([belief.flips(it) for it in x[:, -belief.n_free :]])
     by_class = ["class"] if model.fit_.shape.n_outputs > 1 else []
     flip = ["flip"] if np.ndim(getattr(model, "label_noise", 0.0)) else []  # a pair: one for each direction
     coords = {"feature": feature_names(model)} | {name: _class_names(model.classes_) for name in by_class}

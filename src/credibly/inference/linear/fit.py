@@ -11,8 +11,9 @@ from functools import partial
 
 import numpy as np
 
+from credibly.data.memory import refuse_beyond_memory
 from credibly.data.rows import MemoryRows
-from credibly.errors import NotPositiveDefinite, SingularPriorError
+from credibly.errors import InputError, NotPositiveDefinite, SingularPriorError
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.linear.adf import FullCovariance, Spherical, adf
 from credibly.inference.linear.approximation import Approximation
@@ -35,7 +36,16 @@ from credibly.inference.linear.glm import (
     target_moments,
     with_dispersion,
 )
-from credibly.inference.linear.hyper import Choices, Maximum, Moments, Parameter, Run, maximise
+from credibly.inference.linear.hyper import (
+    LOG_SCALE_BOUNDS,
+    Choices,
+    Maximum,
+    Moments,
+    Parameter,
+    Run,
+    integral_beside_peak,
+    maximise,
+)
 from credibly.inference.linear.identifiability import refuse_collinear, refuse_infinite, singular_information
 from credibly.inference.linear.jeffreys import jeffreys
 from credibly.inference.linear.laplace import laplace, sample_sizes, stochastic_gradient
@@ -48,11 +58,15 @@ from credibly.inference.linear.priors import (
     PriorDensity,
     ScaledPriors,
     given_prior,
+    in_data_units,
     treats_classes_alike,
 )
+from credibly.inference.linear.row_space import all_rows, in_row_space, refuse_growth, scaled_prior, worth_reducing
 from credibly.inference.linear.several_starts import best_laplace, one_search
 from credibly.inference.linear.spec import Data, LinearSpec, PriorChoice, refuse_combinations
 from credibly.inference.linear.variational import variational
+from credibly.inference.linear.wide import WideGaussian, WideObjective, best_scale, refuse_wide, wide_laplace
+from credibly.model.centred_prior import IndependentPrior
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -62,6 +76,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Start
 from credibly.numerics.sampling import CHAIN_SETTINGS
+from credibly.numerics.settings import ManyWeights
 from credibly.numerics.status import Controls, Report, Status, silent
 
 FIRST_FLIPS = (0.02, 0.1, 0.3)  # flip probabilities to start from: the likelihood has several modes
@@ -76,6 +91,9 @@ FILTERS = ("adf", "adf_spherical")
 FIRST_RUNG = {"auto": "laplace", "exact": "variational", "adf": "laplace", "adf_spherical": "laplace"}
 BRIEF_STEPS = 3  # of variational inference while scales are moving; EP takes as many sweeps
 VARIATIONAL_TOL = 1e-5  # a weight, squared standard deviations: averages at fixed points are no better
+
+NO_LIMITS = ManyWeights(narrow=10**9, largest_matrix=10**9)
+FULL_ARRAYS = 5  # of all pairs of weights that a fit holds at the same time, at the least
 
 BESIDE_ROWS = (
     "The prior on standardised columns is numerically singular beside these rows ({}) Without an intercept, some "
@@ -124,9 +142,12 @@ class LinearFit:
     @property
     def effective_parameters(self) -> float:
         """How many weights the data determined: M - tr(S₀⁻¹ S_N), with a Student-t prior's curvature at the mean."""
-        if self.prior is None:
-            return float(self.n_identified - self.spec.n_parameters)
         q = self.posterior.free
+        if self.spec.flat:
+            return float(self.n_identified - self.spec.n_parameters)
+        if isinstance(q, WideGaussian):
+            return q.effective_parameters
+        assert self.prior is not None
         return float(q.mean.size - np.einsum("ij,ij->", q.root @ self.prior.hessian(q.mean), q.root))
 
     @property
@@ -135,19 +156,19 @@ class LinearFit:
         return max(1, self.shape.n_outputs - 1) * self.shape.per_output + self.spec.n_parameters
 
 
-def sample_flips(rng: np.random.Generator, fit: LinearFit, x: Array) -> Array | None:
-    """Draw flip probabilities given draws of the free weights, (S, E); None where their spread is not known.
+def with_flips(fit: LinearFit) -> Gaussian | None:
+    """The free weights and the logits of flip probabilities together; None where flips are given, or unknown.
 
-    Weights and logits of flips are jointly normal: x has the covariance of the fit, and moves with the logits.
+    The weights have the covariance of the fit, and the logits that of the weights' Gaussian, along which they move.
     """
     belief, moments, q = fit.spec.flips, fit.parameters, fit.posterior.free
     if belief is None or np.isnan(moments.covariance).any() or fit.n_parts > 1:
         return None
-    white = q.precision.factor.T @ moments.moved @ moments.covariance  # L⁻¹ cov(x, θ)
+    white = q.precision.factor.T @ moments.moved @ moments.covariance  # cov(Lᵀx, θ)
     left = PSD.of(moments.covariance - white.T @ white, "the covariance of flips given the weights")
-    centre = moments.mode + (x - q.mean) @ q.precision.factor @ white
-    theta = centre + rng.standard_normal(centre.shape) @ left.factor.T
-    return np.array([belief.flips(it) for it in theta])
+    M, T = moments.moved.shape
+    root = np.block([[q.root.T, np.zeros((M, T))], [white.T, left.factor]])
+    return Gaussian.from_covariance_root(np.append(q.mean, moments.mode), root)
 
 
 @dataclass(frozen=True)
@@ -335,6 +356,11 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
     and the filters take the scales of the rung before them.
     """
     refuse_combinations(spec, data)
+    if worth_reducing(data, spec):
+        return _in_row_space(data, spec, report)
+    if spec.shape(data).total > spec.limits.largest_matrix:
+        return _wide(data, spec, report)
+    _refuse_beyond_memory(spec.shape(data).total)
     problem = Problem.of(data, spec, report)
     if spec.flat:
         return _without_prior(problem)
@@ -350,6 +376,11 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
             integral = best.log_integral + found.log_evidence - best.found.log_evidence
             best = best._replace(found=found, log_integral=integral)
     return _fit(problem, best, rung, modes)
+
+
+def _refuse_beyond_memory(n_weights: int) -> None:
+    advice = "Use fewer columns, or a machine with more memory."
+    refuse_beyond_memory(FULL_ARRAYS * n_weights**2, f"the matrices of all pairs of {n_weights:,} weights", advice)
 
 
 def _learnt(problem: Problem, rung: str) -> tuple[Maximum, tuple[NoiseMode, ...]]:
@@ -518,6 +549,79 @@ def _final_status(problem: Problem, best: Maximum) -> Status:
     return best.status
 
 
+# --- very many weights --------------------------------------------------------------------------------------
+
+
+def _in_row_space(data: Data, spec: LinearSpec, report: Report) -> LinearFit:
+    """Fewer rows than weights: an ordinary problem in the space of the rows, exactly."""
+    space, reduced, prior = in_row_space(data, spec)
+    fit = fit_linear(reduced, replace(spec, prior=prior, limits=NO_LIMITS), report)
+    resolved = spec.prior
+    if fit.scales is not None:
+        assert isinstance(fit.resolved, Normal) and fit.resolved.cov is not None
+        intercept_scale = float(np.sqrt(np.atleast_2d(fit.resolved.cov)[-1, -1]))
+        space = replace(space, prior_sd=float(fit.scales[0]))
+        resolved = scaled_prior(data, float(fit.scales[0]), intercept_scale)
+    design = Design(space, fit.posterior.design.classes, data.columns)
+    posterior = replace(fit.posterior, design=design)
+    return replace(fit, spec=spec, shape=spec.shape(data), names=data.names, resolved=resolved, posterior=posterior)
+
+
+def _wide(data: Data, spec: LinearSpec, report: Report) -> LinearFit:
+    """Many weights and many rows: the mode by conjugate gradients, the posterior by draws."""
+    refuse_wide(data, spec)
+    shape, likelihood, controls = spec.shape(data), spec.likelihood, Controls(spec.tol, spec.max_iter, report)
+    assert isinstance(likelihood, Likelihood | Categorical)
+
+    def objective_at(prior: Normal) -> WideObjective:
+        return WideObjective(likelihood, data.rows, IndependentPrior.of(prior, shape), intercept=spec.intercept)
+
+    start, scales, log_integral = None, None, 0.0
+    resolved: Normal
+    if isinstance(spec.prior, str):
+        glm = isinstance(likelihood, FamilyLikelihood)
+        unit, intercept_scale = glm_units(data, likelihood) if glm else (1.0, INTERCEPT_SCALE)
+
+        def prior_at(theta: float) -> IndependentPrior:
+            return IndependentPrior.of(scaled_prior(data, unit * float(np.exp(theta)), intercept_scale), shape)
+
+        first = WideObjective(likelihood, data.rows, prior_at(0.0), intercept=spec.intercept)
+        best = best_scale(first, prior_at, LOG_SCALE_BOUNDS, controls, spec.limits)
+        scales, start = np.array([unit * np.exp(best.theta)]), best.weights
+        log_integral = integral_beside_peak(best.theta, best.curvature)
+        resolved = scaled_prior(data, float(scales[0]), intercept_scale)
+    else:
+        assert isinstance(spec.prior, Normal)
+        resolved = in_data_units(spec.prior, data.columns, shape)
+    standard = Standardization.of(data.columns, intercept=spec.intercept, sparse=data.sparse)
+    found = wide_laplace(objective_at(resolved), standard, controls, spec.limits, start)
+    design = Design(standard, ClassMap.separate(shape.n_outputs), data.columns)
+    status, bounds = found.status, LOG_SCALE_BOUNDS
+    if status.good and scales is not None and float(np.log(scales[0] / unit)) in bounds:
+        status = Status.SCALE_AT_BOUND
+    return LinearFit(
+        spec=spec,
+        shape=shape,
+        names=data.names,
+        likelihood=likelihood,
+        resolved=resolved,
+        scales=scales,
+        parameters=Moments.none(found.q.mean.size),
+        noise_modes=(),
+        prior=None,
+        posterior=WeightPosterior(found.q, None, design),
+        log_evidence=found.log_evidence + data.log_constant,
+        log_evidence_se=found.log_evidence_se,
+        integrated_log_evidence=found.log_evidence + log_integral + data.log_constant,
+        log_likelihood=found.log_likelihood + data.log_constant,
+        rung="laplace",
+        status=status,
+        steps=found.steps,
+        decrement=found.decrement,
+        n_rows=data.n_counted,
+    )
+
+
 # --- without a prior ----------------------------------------------------------------------------------------
 
 
@@ -578,9 +682,26 @@ def _given(theta: Array, found: Approximation) -> Maximum:
 # --- updates ------------------------------------------------------------------------------------------------
 
 
+def _in_space_of_more(posterior: WeightPosterior, data: Data, spec: LinearSpec) -> WeightPosterior:
+    """A posterior in the space of earlier rows, in that of more rows."""
+    space, design = posterior.row_space, posterior.design
+    assert space is not None
+    larger = space.grown(all_rows(data.rows).X)
+    refuse_growth(larger, design.classes.n_classes, spec.limits.largest_matrix)
+    shared = None if posterior.shared is None else larger.embed(posterior.shared, space)
+    return WeightPosterior(larger.embed(posterior.free, space), shared, replace(design, standardization=larger))
+
+
 def update_linear(fit: LinearFit, data: Data, report: Report = silent) -> LinearFit:
     """The fit after more rows: the posterior is the prior, what was learnt beside the weights stays."""
     spec, before = fit.spec, fit.posterior
+    if isinstance(before, DrawnPosterior):
+        raise InputError(
+            'partial_fit goes on from a Gaussian, and inference="exact" has draws. Fit again to all rows, or use '
+            'inference="variational".'
+        )
+    if before.row_space is not None:
+        before = _in_space_of_more(before, data, spec)
     choices = Choices(lambda _: fit.likelihood, before.free)
     controls = Controls(spec.tol, spec.max_iter, report)
     problem = Problem(data, spec, fit.shape, before.design, choices, before.free.mean, None, controls)

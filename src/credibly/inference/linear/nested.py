@@ -19,7 +19,7 @@ from scipy.sparse import csr_array, hstack
 from credibly.data.columns import describe
 from credibly.data.rows import Block, MemoryRows
 from credibly.errors import CollinearityError, InputError
-from credibly.inference.linear.covariance import counted_rows, rows_of_fit
+from credibly.inference.linear.covariance import counted_rows, refuse_row_space, rows_of_fit
 from credibly.inference.linear.design import Design, Standardization
 from credibly.inference.linear.fit import LinearFit
 from credibly.inference.linear.glm import Fitted, deviance_sum, fitted_scores
@@ -199,8 +199,9 @@ def score_test(fit: LinearFit, data: Data, extra: DesignMatrix, names: Sequence[
 
 def _enlarged(fit: LinearFit, rows: MemoryRows, extra: DesignMatrix) -> tuple[Objective, Array, AnyArray]:
     """The larger model's objective, this estimate in its coordinates, and flags of those that are extra."""
-    design = fit.posterior.design
-    standard, classes = design.standardization, design.classes
+    refuse_row_space(fit, "score_test")
+    standard, classes = fit.posterior.design.standardization, fit.posterior.design.classes
+    assert isinstance(standard, Standardization)
     X = _side_by_side(rows.block(slice(0, rows.n_rows)).X, extra, sparse=not standard.center.any())
     columns = describe(MemoryRows(extra, rows.y, rows.weight))
     more = Standardization.of(columns, intercept=standard.intercept, sparse=is_sparse(X))

@@ -12,7 +12,7 @@ t     coordinates on the plane x = origin + N t                          (P - 1,
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +30,7 @@ from credibly.inference.linear.spec import Data
 from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.model.priors import Jeffreys
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Expand, newton
 from credibly.numerics.status import Local, Solution, Status

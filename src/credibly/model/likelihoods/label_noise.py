@@ -250,11 +250,13 @@ class NoisyCategorical:
         """The gradient alone, (n, K)."""
         return self.expand(y, f).grad
 
+    def log_prob(self, y: Codes, f: Array) -> Array:
+        """log p(y | f); y (n,), f (n, K)."""
+        return np.take_along_axis(self.log_recorded(log_softmax(f)), np.asarray(y)[..., None], axis=-1)[..., 0]
+
     def expand(self, y: Codes, f: Array) -> NoisyExpansion:
         """log p(y | f) to second order; y (n,), f (n, K)."""
-        at = self.base.expand(y, f)
-        label = np.asarray(y)[..., None]
-        log_q = np.take_along_axis(self.log_recorded(log_softmax(f)), label, axis=-1)[..., 0]
+        at, log_q = self.base.expand(y, f), self.log_prob(y, f)
         kept = np.exp(np.log1p(-self.flip - self._floor) + at.log_prob - log_q)
         return NoisyExpansion(log_q, kept[..., None] * at.grad, at.proba, kept, at.grad)
 
