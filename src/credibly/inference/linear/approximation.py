@@ -4,8 +4,24 @@ from typing import NamedTuple
 
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.sites import Sites
+from credibly.numerics.arrays import Array
 from credibly.numerics.sampling import Chains
 from credibly.numerics.status import Status
+
+
+class Quadratic(NamedTuple):
+    """A log likelihood as an approximation sees it: hᵀx - ½xᵀHx and a constant, over the free weights."""
+
+    information: Array  # H, (M, M)
+    linear: Array  # h, (M,)
+
+    @classmethod
+    def of_posterior(cls, q: Gaussian, prior: Gaussian) -> "Quadratic":
+        """What q has beyond a Gaussian prior."""
+        return cls(
+            q.precision.matrix - prior.precision.matrix,
+            q.precision.matrix @ q.mean - prior.precision.matrix @ prior.mean,
+        )
 
 
 class Approximation(NamedTuple):
@@ -18,6 +34,7 @@ class Approximation(NamedTuple):
     steps: int
     decrement: float = float("nan")  # squared distance to the mode in posterior standard deviations, where there is one
     nonlinearity: float = float("inf")  # κ² of the last Newton step (`numerics.newton`)
+    likelihood: Quadratic | None = None  # where it is not what q has beyond the prior: in the midst of a search
     sites: Sites | None = None  # of expectation propagation
     chains: Chains | None = None  # draws of the free weights, by exact inference
     log_evidence_se: float = 0.0

@@ -25,7 +25,7 @@ import numpy as np
 from credibly.data.rows import Block, Sums
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import Approximation
+from credibly.inference.linear.approximation import Approximation, Quadratic
 from credibly.inference.linear.objective import DataGaussian, Objective, by_weights, class_scores, scores
 from credibly.inference.linear.priors import PriorDensity, ScaledPriors
 from credibly.model.likelihoods import Categorical, Likelihood
@@ -212,10 +212,8 @@ class FrozenLikelihood:
     """
 
     def __init__(self, priors: ScaledPriors, theta: Array, found: Approximation, c: Array | None) -> None:
-        before, q = priors.at(theta), found.q
-        self.priors, self.c, self.mean = priors, c, q.mean
-        self.information = q.precision.matrix - before.precision.matrix
-        self.linear = q.precision.matrix @ q.mean - before.precision.matrix @ before.mean
+        self.priors, self.c, self.mean = priors, c, found.q.mean
+        self.information, self.linear = found.likelihood or Quadratic.of_posterior(found.q, priors.at(theta))
         self.constant = 0.0
         self.constant = found.log_evidence - self(theta)[0]
 
