@@ -119,10 +119,7 @@ def _last_step(expand: Expand, solution: Solution, direction: Array, hessian_tol
     """The solution a Newton step further, with the Hessian there; some steps, where its error is limited."""
     for _ in range(MOST_LAST_STEPS):
         x = solution.x + direction
-        try:
-            there = expand(x)
-        except NotPositiveDefinite:  # the curvature along some direction is rounding alone
-            return solution
+        there = expand(x)
         direction = -there.hessian.solve(there.grad)
         decrement = float(-there.grad @ direction)
         if there.replaced or not decrement < solution.decrement:  # rounding has the last word
