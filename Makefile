@@ -133,7 +133,7 @@ check: $(DEV)  ## formatting, lint, strict types, the examples in docstrings
 	$(RUN) -m ruff format --check .
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
-	$(RUN) -m pytest --quiet src
+	$(RUN) -m pytest --quiet src $(PYTEST_ARGS)
 
 format: $(DEV)  ## let ruff fix what it can
 	$(RUN) -m ruff check --fix .
