@@ -30,8 +30,9 @@ from credibly.estimators.containers import (
 from credibly.estimators.not_in_memory import is_stored, refuse_stored
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
-from credibly.numerics.arrays import AnyArray, Array, Codes
+from credibly.numerics.arrays import AnyArray, Array, Codes, row_blocks
 from credibly.numerics.linalg import DesignMatrix, is_sparse
+from credibly.numerics.settings import BLOCK_SIZES
 
 FEW_LABELS, LARGEST_LABEL = 1000, 2.0**63
 NO_WEIGHT = "sample_weight is zero for every row; give at least one row a positive weight."
@@ -198,7 +199,8 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
     values = X.data if isinstance(X, csr_array) else X
     if not values.size:
         return
-    extreme = max(-float(values.min()), float(values.max()))  # NaN spreads to both
+    blocks = (values[rows] for rows in row_blocks(len(values), values.size // len(values), BLOCK_SIZES.rows))
+    extreme = float(np.max([(-block.min(), block.max()) for block in blocks]))  # NaN spreads
     if not np.isfinite(extreme):
         refuse_not_finite(X, names)
     if extreme > LARGEST:

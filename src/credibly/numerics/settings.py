@@ -48,6 +48,9 @@ class CostModel:
     """In the sample, for each weight: its Hessian is then within √(1/200) of that of all rows along most directions."""
     sample_shares: tuple[int, int] = (20, 5)
     """But at least one row in 20, as that costs little, and at most one in 5."""
+    most_numbers: int = 10_000_000
+    """In a sample, rows times columns, unless `fewest_per_weight` asks for more: 80 MB. It is held in memory, on Dask by
+    the client."""
     fewest_per_weight: int = 20
     """Rows for each weight with which there is a sample at all: with fewer, its Hessian would be of no use."""
     rough_share: int = 8
@@ -63,7 +66,8 @@ class CostModel:
     """Squared relative change of the Hessian between the sample's mode and that of all rows, κ²δ²: where it changes by
     more than a third, steps in its metric go astray, and a larger sample is tried."""
     sample_growth: int = 4
-    """A sample that is no guide is tried again with so many times as many rows, while they are fewer than half."""
+    """A sample that is no guide is tried again with so many times as many rows, while they are fewer than half of all,
+    and not too many numbers."""
 
     newton_hessian_error: float = 5e-11
     """Relative, of the Hessian where Newton from a plain start ends, beside that of the mode: covariances are off by
@@ -82,18 +86,24 @@ class CostModel:
         """Passes with the gradient alone that one with the Hessian costs (measured: 1.9 for 5 weights, 5 for 100)."""
         return 2.0 + n_weights / 25
 
-    def sample_size(self, n_rows: int, n_weights: int, classes: int) -> int:
-        """Rows of a sample; 0 where plain Newton costs less."""
+    def sample_sizes(self, n_rows: int, n_weights: int, classes: int) -> list[int]:
+        """Rows of a sample, and of larger ones in case it is no guide; none where plain Newton costs less."""
         weights = n_weights / min(2, classes)  # a row says something of two of the classes, or more
         least, most = (n_rows // share for share in self.sample_shares)
-        size = int(min(max(self.rows_per_weight * weights, least), most))
+        fewest = self.fewest_rows(n_weights, classes)
+        largest = max(fewest, self.most_numbers * classes // n_weights)
+        size = int(min(max(self.rows_per_weight * weights, least), most, largest))
         saved = self.newton_passes - 1 - self.newton_passes * size / n_rows
         gain = n_rows * n_weights * (saved * self.hessian(n_weights) - self.gradient_passes)
-        return size if gain >= self.sampling and size >= self.fewest_rows(n_weights, classes) else 0
+        sizes = []
+        while gain >= self.sampling and fewest <= size <= min(largest, n_rows // 2):
+            sizes.append(size)
+            size *= self.sample_growth
+        return sizes
 
-    def fewest_rows(self, n_weights: int, classes: int) -> float:
+    def fewest_rows(self, n_weights: int, classes: int) -> int:
         """Rows of a sample that is of use."""
-        return self.fewest_per_weight * n_weights / min(2, classes)
+        return -(-self.fewest_per_weight * n_weights // min(2, classes))
 
     def last_distance(self, nonlinearity: float, tol: float) -> float:
         """Squared distance to the mode from which the last step may be taken, with the Hessian before it.

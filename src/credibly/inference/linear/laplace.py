@@ -109,13 +109,8 @@ def sampled_start(objective: Objective, start: Array, costs: CostModel = COSTS) 
 
 
 def sample_sizes(objective: Objective, n_weights: int, costs: CostModel = COSTS) -> list[int]:
-    """The size of a sample, and larger ones in case it is no guide; none where plain Newton is as fast."""
-    n, sizes = objective.rows.n_rows, []
-    size = costs.sample_size(n, n_weights, objective.design.classes.n_free)
-    while 0 < 2 * size <= n:
-        sizes.append(size)
-        size *= costs.sample_growth
-    return sizes
+    """The size of a sample, and larger ones in case it is no guide; none where plain Newton costs less."""
+    return costs.sample_sizes(objective.rows.n_rows, n_weights, objective.design.classes.n_free)
 
 
 class _Separated(Exception):
