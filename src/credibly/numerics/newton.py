@@ -119,7 +119,10 @@ def _last_step(expand: Expand, solution: Solution, direction: Array, hessian_tol
     """The solution a Newton step further, with the Hessian there; some steps, where its error is limited."""
     for _ in range(MOST_LAST_STEPS):
         x = solution.x + direction
-        there = expand(x)
+        try:
+            there = expand(x)
+        except NotPositiveDefinite:  # the curvature along some direction is rounding alone
+            return solution
         direction = -there.hessian.solve(there.grad)
         decrement = float(-there.grad @ direction)
         if there.replaced or not decrement < solution.decrement:  # rounding has the last word
