@@ -48,6 +48,43 @@ TARGETS = {
             *TORTURE,
         ],
     ),
+    "newton": Target(
+        ["numerics/linalg.py", "numerics/newton.py", "numerics/iterative.py", "numerics/settings.py"],
+        [
+            "tests/numerics/test_linalg.py",
+            "tests/numerics/test_products.py",
+            "tests/numerics/test_iterative.py",
+            "tests/numerics/test_settings.py",
+            "tests/inference/test_laplace.py",
+        ],
+    ),
+    "draws": Target(
+        ["numerics/weighted_draws.py", "numerics/missing.py", "numerics/differences.py"],
+        [
+            "tests/numerics/test_weighted_draws.py",
+            "tests/numerics/test_missing.py",
+            "tests/numerics/test_differences.py",
+            "tests/inference/test_density.py",
+        ],
+    ),
+    "rows": Target(
+        ["data/rows.py", "data/columns.py", "data/parquet.py"],
+        [
+            "tests/data/test_rows.py",
+            "tests/contracts/test_sources.py",
+            "tests/data/test_parquet.py",
+            "tests/data/test_parquet_bad_input.py",
+        ],
+    ),
+    "files": Target(
+        ["data/archive.py", "data/checkpoint.py", "persistence/objects.py", "persistence/model_file.py"],
+        [
+            "tests/persistence/test_values.py",
+            "tests/persistence/test_files.py",
+            "tests/persistence/test_header.py",
+            "tests/persistence/test_round_trip.py",
+        ],
+    ),
     "laplace": Target(
         ["inference/laplace.py"],
         [
