@@ -8,7 +8,8 @@ L     its lower Cholesky factor, A = L Lᵀ         (d, d)
 Z     rows                                        (n, d)
 ====  ==========================================  =======
 
-No other module of the package calls a Cholesky routine or forms an inverse.
+No other module calls a Cholesky routine or forms an inverse, but for the pivoted Cholesky by which
+`model.class_conditionals.multivariate` finds dependent columns.
 """
 
 import threading
