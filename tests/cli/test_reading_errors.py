@@ -307,7 +307,7 @@ def whole(tmp_path):
 
 def test_parquet_that_is_cut_off(refused, whole):
     message = refused(whole[: len(whole) // 2], name="data.parquet")
-    assert message.startswith("FILE is no Parquet file, or it is cut off or damaged: its footer")
+    assert message.startswith("FILE is not a Parquet file, or is truncated or damaged: its footer")
 
 
 def test_parquet_that_is_damaged_names_the_file(refused, whole, tmp_path):

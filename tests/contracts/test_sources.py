@@ -91,7 +91,7 @@ def test_the_number_of_threads_changes_not_even_the_last_bit():
 
 
 def test_rows_are_cut_by_themselves_once_a_table_is_large():
-    n = 2 * BLOCK_SIZES.rows // D
+    n = 2 * BLOCK_SIZES.table_numbers // D
     big = MemoryRows(table(n), np.arange(n) % 3)
     lengths = big.map(lambda block: np.full(len(block.y), len(block.y)))
     assert lengths.max() < n

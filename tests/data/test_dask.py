@@ -140,7 +140,7 @@ def test_sparse_chunks_are_made_dense_in_blocks_as_small_as_those_of_dense_ones(
     """Cut by what they hold they would be one block, of 48 megabytes."""
     assert block_cuts(THIN.shape, None, THIN.nnz) == [slice(0, 3_000)]
     rows = DaskRows(da.from_array(THIN.toarray(), chunks=(3_000, WIDE)).map_blocks(csr_array))
-    assert max(rows.each(lambda block: block.X.size)) <= max(BLOCK_SIZES.rows, FEWEST_ROWS * WIDE)
+    assert max(rows.each(lambda block: block.X.size)) <= max(BLOCK_SIZES.table_numbers, FEWEST_ROWS * WIDE)
     assert_array_equal(rows.map(lambda block: block.X), THIN.toarray())
     assert set(rows.in_blocks(100).each(lambda block: len(block.y))) == {100}  # as many as were asked for
 

@@ -85,5 +85,5 @@ def test_a_link_stays_and_a_private_file_stays_private(tmp_path):
 
 def test_what_is_no_ordinary_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InputError, match="no ordinary file"), written_whole(tmp_path / "pipe"):
+    with pytest.raises(InputError, match="not a regular file"), written_whole(tmp_path / "pipe"):
         pytest.fail("the block must not run")

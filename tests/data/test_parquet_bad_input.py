@@ -34,7 +34,7 @@ def total(rows):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("missing.parquet", "There is no file .*missing.parquet"),
+        ("missing.parquet", "No such file: .*missing.parquet"),
         ("*.nothing", r"No file matches .*\*.nothing"),
         ("empty", "The folder .*empty holds no .parquet files"),
     ],
@@ -94,7 +94,7 @@ def test_columns_that_are_not_used_may_differ(tmp_path):
 
 def test_something_else_than_a_parquet_file(tmp_path):
     (tmp_path / "a.parquet").write_text("a,y\n1,2\n")
-    with pytest.raises(TableError, match=r"a.parquet is no Parquet file, or it is cut off or damaged"):
+    with pytest.raises(TableError, match=r"a.parquet is not a Parquet file, or is truncated or damaged"):
         ParquetRows(tmp_path, "y")
 
 
@@ -103,7 +103,7 @@ def test_a_truncated_file(tmp_path, keep):
     path = written(tmp_path / "cut.parquet")
     size = path.stat().st_size
     os.truncate(path, keep if isinstance(keep, int) else int(size * keep))
-    with pytest.raises(TableError, match=r"cut.parquet is no Parquet file, or it is cut off or damaged: its footer"):
+    with pytest.raises(TableError, match=r"cut.parquet is not a Parquet file, or is truncated or damaged: its footer"):
         ParquetRows(tmp_path, "y")
 
 
@@ -199,8 +199,11 @@ BAD_CHOICES = {
     "a target that is not there": ({"target": "yy"}, "has no column 'yy'. Did you mean 'y'"),
     "a feature that is not there": ({"features": ["a", "c"]}, "has no column 'c'"),
     "a feature twice": ({"features": ["a", "a"]}, "more than once among the features: 'a'"),
-    "a target among features": ({"features": ["a", "y"]}, "one of features, target, weight and offset; 'y' is more"),
-    "a weight that is the target": ({"weight": "y"}, "target, weight and offset; 'y' is more"),
+    "a target among features": (
+        {"features": ["a", "y"]},
+        "one role: feature, target, weight or offset; 'y' has several",
+    ),
+    "a weight that is the target": ({"weight": "y"}, "target, weight or offset; 'y' has several"),
     "features that are one string": ({"features": "a"}, "features must be a list"),
     "no features": ({"features": []}, "No features"),
     "categories that are one string": ({"categories": "b"}, 'categories must be "auto", a list'),

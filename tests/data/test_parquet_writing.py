@@ -61,7 +61,7 @@ def test_a_source_that_fails_leaves_nothing(tmp_path):
     for name in ("out.parquet", "out.csv"):
         (tmp_path / name).write_text("before")
         with pytest.raises(KeyboardInterrupt):
-            write_table(tmp_path / name, source())
+            write_table(tmp_path / name, source(), overwrite=True)
         assert (tmp_path / name).read_text() == "before"
     assert sorted(os.listdir(tmp_path)) == ["out.csv", "out.parquet"]
 
@@ -104,7 +104,7 @@ def test_names_that_cannot_be_written_to(tmp_path):
         write_table(tmp_path / "nowhere" / "out.parquet", batches([1]))
     write_table(tmp_path / "out.parquet", batches([1]))
     with pytest.raises(InputError, match="exists already"):
-        write_table(tmp_path / "out.parquet", batches([1]), overwrite=False)
+        write_table(tmp_path / "out.parquet", batches([1]))
 
 
 def test_predictions_are_not_written_over_the_file_that_they_are_made_from(tmp_path):

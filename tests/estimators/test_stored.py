@@ -206,7 +206,7 @@ def test_a_checkpoint_of_another_fit_or_a_broken_one_is_refused(tmp_path: Path) 
     content = path.read_bytes()
     for damaged in (content[:60] + b"?" + content[61:], b"a,b\n1,2\n", b"", content[:10], content[:-7]):
         path.write_bytes(damaged)
-        with pytest.raises(InputError, match="no checkpoint of a fit, or a damaged one"):
+        with pytest.raises(InputError, match="not a checkpoint of a fit, or is damaged"):
             BayesianLogisticRegression().fit(Parts(X, y), resume=path)
         assert path.read_bytes() == damaged  # it may be something else of the user's
     with pytest.raises(InputError, match="resume must be the path"):

@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from scipy.special import gammaln
 
 from credibly.model.class_conditionals.probabilities import log_product
-from credibly.numerics.special import log_rise
+from credibly.numerics.special import log_rising_factorial
 
 # --- Σ x log p ----------------------------------------------------------------------------------------------------
 
@@ -53,4 +53,4 @@ def test_a_rise_of_the_gamma_function_agrees_with_multiple_precision(a, s):
             wanted = float(mp.loggamma(mp.mpf(a) + s) - mp.loggamma(a) - s * mp.log(unit))
         # Rounding of the parts: s itself, s log (a / unit), and below 100 the two log-gamma functions.
         size = 1 + abs(wanted) + s + s * abs(np.log(a / unit)) + (abs(gammaln(a + s)) if a < 100 else 0.0)
-        assert_allclose(log_rise(np.array(a), s, unit), wanted, atol=1e-14 * size, rtol=0)
+        assert_allclose(log_rising_factorial(np.array(a), s, unit), wanted, atol=1e-14 * size, rtol=0)

@@ -124,9 +124,9 @@ def test_names_that_cannot_be_written_to_are_told_before_any_work(model, table, 
     (tmp_path / "taken.csv").write_text("mine")
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop")
     for name, message in {
-        "loop.csv": "it is no ordinary file",
+        "loop.csv": "it is not a regular file",
         "folder.csv": "it is a folder",
-        "pipe.csv": "it is no ordinary file",
+        "pipe.csv": "it is not a regular file",
         "no/out.csv": "does not exist",
         "taken.csv/out.csv": "does not exist",
     }.items():

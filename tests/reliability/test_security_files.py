@@ -277,7 +277,7 @@ def test_a_checkpoint_of_a_stranger_is_refused_and_runs_nothing(tmp_path, bomb, 
     path.write_bytes(CHECKPOINTS[name](bomb))
     before = path.read_bytes()
     tracemalloc.start()
-    with pytest.raises(InputError, match="no checkpoint of a fit, or a damaged one"):
+    with pytest.raises(InputError, match="not a checkpoint of a fit, or is damaged"):
         BayesianLogisticRegression().fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1], resume=path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -216,7 +216,7 @@ def _check_array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
         raise InputError(f"{member.filename} is not an array of numbers, text or dates as NumPy writes them")
     itemsize, shape = np.dtype(match[1].decode()).itemsize, [int(length) for length in match[2].split(b",") if length]
     if not itemsize or itemsize * math.prod(shape) != member.file_size - len(start) - len(text):
-        raise InputError(f"{member.filename} has not the size that it says")
+        raise InputError(f"{member.filename} has another size than its header says")
 
 
 def _refuse_constant(text: str) -> NoReturn:

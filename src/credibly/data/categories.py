@@ -14,6 +14,7 @@ from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.wording import shortened
 
 MOST_LEVELS = 1000  # of one category: each is a column of the design
+NESTED = "its cells are lists or structs, or it has no type"  # why a column is refused
 MISSING, UNSEEN, REFERENCE = -1, -2, -3  # codes of cells that are no level with a column
 
 Levels = Mapping[str, tuple[str, ...]]  # of every category
@@ -79,7 +80,7 @@ def is_number(kind: Any) -> bool:
 
 
 def is_nested(kind: Any) -> bool:
-    """True for cells that are no single values."""
+    """True for cells that are lists or structs, or have no type."""
     return bool(types.is_nested(kind) or types.is_null(kind))
 
 
@@ -89,7 +90,7 @@ def check_kinds(schema: Any, features: Sequence[str], categories: Sequence[str])
         kind = schema.field(name).type
         if name in categories:
             if is_nested(kind):
-                raise TableError(f"Column {name!r} ({kind}) cannot be a category: its cells are no single values.")
+                raise TableError(f"Column {name!r} ({kind}) cannot be a category: {NESTED}.")
         elif is_text(kind):
             raise TableError(
                 f"Column {name!r} holds text ({kind}), and is not among the categories. Name it there, use "

@@ -90,8 +90,8 @@ class Checkpoint:
             differing = sorted(key for key in self.about if about.get(key) != self.about[key])
         except (ValueError, TypeError, LookupError, AttributeError, RuntimeError, OSError) as error:
             raise InputError(
-                f"resume={str(self.path)!r} is no checkpoint of a fit, or a damaged one. Name another file; if it is "
-                "one, delete it to start anew."
+                f"resume={str(self.path)!r} is not a checkpoint of a fit, or is damaged. Name another file; if it is "
+                "a checkpoint, delete it to start anew."
             ) from error
         if differing:
             raise InputError(

@@ -104,7 +104,7 @@ def _describe_sparse(X: csr_array, weight: Array) -> Plain:
 
 
 def merge_columns(one: Plain, other: Plain) -> Plain:
-    """Chan, Golub & LeVeque 1983, eq. 2.1: centred scatters add, plus what the means differ by."""
+    """Chan, Golub & LeVeque 1983, eq. 2.1: centered scatters add, plus what the means differ by."""
     a, b = Columns(*one), Columns(*other)
     weight = a.weight + b.weight
     share = b.weight / weight if weight else 0.0

@@ -148,7 +148,7 @@ class Partition(NamedTuple):
 class DaskRows(OutOfCoreRows):
     """Rows in the partitions of a Dask array or data frame.
 
-    Every partition is walked on its worker, by one thread, in blocks that fit the cache. Results are merged in the
+    Every partition is read by its worker, on one thread, in blocks that fit the cache. Results are merged in the
     order of the partitions, eight at a time, so that they do not depend on which worker was first.
 
     Parameters
@@ -262,8 +262,8 @@ def _refuse_no_numbers(dtype: Any, where: str) -> None:
     """Dates, text, objects and complex numbers are not read as numbers in secret."""
     if dtype.kind not in "biuf":
         raise InputError(
-            f"{where} holds {dtype}; expected numbers. Dates are numbers once they are counted, in days since a start; "
-            "objects that are numbers become such by X.astype(float)."
+            f"{where} holds {dtype}; expected numbers. Convert dates to days since a start date, and objects with "
+            "X.astype(float)."
         )
 
 
@@ -345,7 +345,7 @@ def _listed(lengths: list[float]) -> str:
 
 def _same_length(name: str, own: float, n_rows: float) -> None:
     if own != n_rows:
-        raise InputError(f"{name} has {int(own)} rows, X has {int(n_rows)}; they must be of one length.")
+        raise InputError(f"{name} has {int(own)} rows, X has {int(n_rows)}; they must have the same length.")
 
 
 def _distributed(vector: AnyArray, lengths: list[float], name: str) -> Any:

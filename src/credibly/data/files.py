@@ -98,14 +98,14 @@ def written_whole(path: str | os.PathLike[str], *, overwrite: bool = True) -> It
 def check_name(final: Path, overwrite: bool) -> None:
     """Refuse a name that cannot be written to."""
     if "\0" in str(final):
-        raise InputError(f"Cannot write {str(final)!r}: a name of a file has no null in it. Choose another.")
+        raise InputError(f"Cannot write {str(final)!r}: file names cannot contain a null character. Choose another.")
     if not final.parent.is_dir():
         raise InputError(f"Cannot write {final}: the folder {final.parent} does not exist. Create it first.")
     if final.is_dir():
         raise InputError(f"Cannot write {final}: it is a folder. Give the name of a file.")
     loops = Path(os.path.realpath(final)).is_symlink()  # a link that leads back to itself
     if loops or (final.exists() and not final.is_file()):
-        raise InputError(f"Cannot write {final}: it is no ordinary file. Give the name of a file.")
+        raise InputError(f"Cannot write {final}: it is not a regular file. Give the name of a file.")
     if not overwrite and final.exists():
         raise InputError(
             f"{final} exists already. Choose another name, or allow overwriting (overwrite=True; --force on the "

@@ -51,7 +51,7 @@ Categories = str | Sequence[str] | None
 
 
 class State(NamedTuple):
-    """By what a file that was written anew is recognised."""
+    """By what a file that was written anew is recognized."""
 
     size: int
     modified: int  # nanoseconds
@@ -90,8 +90,8 @@ class File:
             raise TableError(f"{name} cannot be read: permission denied. Change its permissions.") from error
         except DAMAGED as error:
             raise TableError(
-                f"{name} is no Parquet file, or it is cut off or damaged: its footer, which lists the columns, cannot "
-                f"be read ({_short(error)}). Fetch or write the file again."
+                f"{name} is not a Parquet file, or is truncated or damaged: its footer, which lists the columns, "
+                f"cannot be read ({_short(error)}). Fetch or write the file again."
             ) from error
 
     @property
@@ -159,11 +159,13 @@ class File:
         try:
             same = _state(self.path) == self.state
         except OSError as error:
-            raise TableError(f"{self.name} can no longer be read ({error.strerror}). Make the rows anew.") from error
+            raise TableError(
+                f"{self.name} can no longer be read ({error.strerror}). Create the ParquetRows again."
+            ) from error
         if not same:
             raise TableError(
-                f"{self.name} has changed since it was first read (its size or its time of modification). Let files "
-                "rest while a model reads them, and make the rows anew: ParquetRows(...)."
+                f"{self.name} has changed since it was first read (its size or its time of modification). Do not "
+                "change files while a model reads them, and create the ParquetRows again."
             )
 
 
@@ -213,7 +215,7 @@ def _expanded(path: object) -> list[Path]:
             "arrays and data frames fit takes as they are."
         )
     if not has_magic(str(path)):
-        raise TableError(f"There is no file {one}.")
+        raise TableError(f"No such file: {one}.")
     files = sorted(Path(it) for it in glob(str(path), recursive=True) if Path(it).is_file())
     if not files:
         raise TableError(f"No file matches {path}.")
@@ -259,7 +261,7 @@ def _check_arguments(roles: Roles, features: Sequence[str] | None, categories: C
         raise InputError(f'categories must be "auto", a list of columns, or None; got {categories!r}.')
     for name in (*roles.named, *(features or ())):
         if not isinstance(name, str):
-            raise InputError(f"Columns of files are named by text; got {name!r}.")
+            raise InputError(f"Column names must be strings; got {name!r}.")
     if batch_rows is not None and (not isinstance(batch_rows, int | np.integer) or batch_rows < 1):
         raise InputError(f"batch_rows must be a positive number of rows, or None; got {batch_rows!r}.")
 
@@ -293,7 +295,7 @@ def _features(schema: Any, roles: Roles, features: Sequence[str] | None) -> list
     both = [name for name in dict.fromkeys(roles.named) if uses.count(name) > 1]
     if both:
         raise InputError(
-            f"Columns must be one of features, target, weight and offset; {shortened(both, show=repr)} is more."
+            f"A column has one role: feature, target, weight or offset; {shortened(both, show=repr)} has several."
         )
     twice = [name for at, name in enumerate(names) if name in names[:at]]
     if twice:
@@ -344,7 +346,7 @@ def _check_role(schema: Any, role: str, name: str | None) -> None:
         return
     kind = schema.field(name).type
     if role == "target" and cats.is_nested(kind):
-        raise TableError(f"Column {name!r} ({kind}) cannot be the target: its cells are no single values.")
+        raise TableError(f"Column {name!r} ({kind}) cannot be the target: {cats.NESTED}.")
     if role != "target" and (cats.is_text(kind) or not cats.is_number(kind)):
         raise TableError(f"Column {name!r} ({kind}) cannot be the {role}: it must hold numbers.")
 
@@ -600,7 +602,7 @@ class ParquetRows(OutOfCoreRows):
 
 
 def _row_values(batch: Batch, kind: str, name: str | None) -> Array | None:
-    """Weights or offsets, or an error that names the first that is none."""
+    """Weights or offsets, or an error that names the first invalid one."""
     if name is None:
         return None
     values = np.asarray(cats.numbers(batch.cells.column(name)), dtype=np.float64)

@@ -5,8 +5,8 @@ answer two verbs: ``sum`` applies a function to every block of rows and merges t
 the rows. Samples and batches for stochastic gradients are made of the same passes.
 
 A source (memory here, `parquet`, `dask`) implements ``parts``: its blocks in parts that are the same whatever happens.
-Cuts depend on the shape of the table only, and results are merged in order, so that a sum has the same bits for any
-number of threads. Blocks fit the processor's cache.
+Cuts depend on the shape of the table only (and, for sparse rows, on the number of non-zeros), and results are merged in
+order, so that a sum has the same bits for any number of threads. Blocks fit the processor's cache.
 """
 
 from abc import ABC, abstractmethod
@@ -28,11 +28,8 @@ from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.settings import BLOCK_SIZES
 
 FEWEST_ROWS = 256  # in a block: below that a product of a block with its transpose is all overhead
-ROWS_PER_COLUMN = 2  # in a block of many columns: it is twice as large as its d² sums, or adding those would cost more
-WIDE_NUMBERS = 500_000  # in such a block at most: 4 MB, beyond which nothing is left of the cache
-SPARSE_SHARE = (
-    16  # non-zeros in a block of sparse rows, for each column: adding d sums is then little beside making them
-)
+# Non-zeros in a block of sparse rows, for each column: adding d sums is then little beside making them.
+SPARSE_SHARE = 16
 FEWEST_OF_A_CLASS = 20  # expected in a sample, where it has more: chance leaves none of them once in e²⁰ samples
 MOST_PARTS = 32  # of a table in memory: enough for any number of threads; each costs two hand-overs between threads
 COPIED_NUMBERS = 8_000_000  # numbers in a table that may be held a second time, transformed: 64 megabytes
@@ -114,7 +111,7 @@ def _stacked(tables: Sequence[AnyArray]) -> AnyArray:
 
 
 def check_weights(values: Array, kind: str, what: str, where: str, start: RowPosition) -> Array:
-    """Weights or offsets, or an error that names the first that is none.
+    """Weights or offsets, or an error that names the first invalid one.
 
     Parameters
     ----------
@@ -140,10 +137,8 @@ def check_weights(values: Array, kind: str, what: str, where: str, start: RowPos
 
 
 def rows_in_block(d: int) -> int:
-    """Rows of a dense block of d columns: as many as fit the cache, more where d² sums are to pay."""
-    d = max(1, d)
-    cached = min(BLOCK_SIZES.most_rows, BLOCK_SIZES.rows // d)
-    return max(FEWEST_ROWS, cached, min(ROWS_PER_COLUMN * d, WIDE_NUMBERS // d))
+    """Rows of a dense block of d columns: as many as fit the cache, and no fewer than `FEWEST_ROWS`."""
+    return max(FEWEST_ROWS, min(BLOCK_SIZES.table_rows, BLOCK_SIZES.table_numbers // max(1, d)))
 
 
 def block_cuts(shape: tuple[int, ...], block_rows: int | None = None, stored: int | None = None) -> list[slice]:
@@ -152,7 +147,7 @@ def block_cuts(shape: tuple[int, ...], block_rows: int | None = None, stored: in
     if stored is None:
         largest = block_rows or rows_in_block(d)
     else:  # what a block of sparse rows adds up to has a number for every column
-        largest = block_rows or max(FEWEST_ROWS, n * max(BLOCK_SIZES.rows, SPARSE_SHARE * d) // max(1, stored))
+        largest = block_rows or max(FEWEST_ROWS, n * max(BLOCK_SIZES.table_numbers, SPARSE_SHARE * d) // max(1, stored))
     if n <= largest:
         return [slice(0, n)]
     count = -(-n // largest)
@@ -231,9 +226,9 @@ class Rows(ABC):
         return self._with(threads=threads)
 
     def with_progress(self, shown: bool) -> Self:
-        """The same rows, whose passes show how far they are, unless they were told whether to."""
-        told = getattr(self, "progress", None) is not None
-        return self._with(progress=True) if shown and not told else self
+        """The same rows, whose passes show how far they are, unless progress= was given."""
+        given = getattr(self, "progress", None) is not None
+        return self._with(progress=True) if shown and not given else self
 
     def recorded(self, record: Record) -> Self:
         """The same rows, whose sums `record` may hand out: see `checkpoint`."""
@@ -356,7 +351,9 @@ class MemoryRows(Rows):
 
     def parts(self, work: Callable[[Iterator[Block]], Result]) -> Generator[Result, None, None]:
         cuts = self.cuts
-        most = max(1, min(MOST_PARTS, 2 * self.X.size // BLOCK_SIZES.rows))  # small tables are not worth a hand-over
+        most = max(
+            1, min(MOST_PARTS, 2 * self.X.size // BLOCK_SIZES.table_numbers)
+        )  # small tables are not worth a hand-over
         per_part = -(-len(cuts) // most)
         parts = [cuts[at : at + per_part] for at in range(0, len(cuts), per_part)]
         if self._is_kept:

@@ -30,7 +30,7 @@ GROUP_ROWS = 131_072  # rows that are gathered into a row group, at least
 AnyPath = str | os.PathLike[str]
 
 
-def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, overwrite: bool = True) -> int:
+def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, overwrite: bool = False) -> int:
     """Write a table that need not fit in memory; the file has its name once it is whole, and leaves nothing otherwise.
 
     Parameters
@@ -39,7 +39,7 @@ def write_table(path: AnyPath, batches: Iterable[Mapping[str, AnyArray]], *, ove
         As in `TableWriter`.
     batches : iterable of mappings
         Columns of some rows by name, the same ones in every batch; asked for one at a time.
-    overwrite : bool, default True
+    overwrite : bool, default False
         Whether a file of that name may be replaced.
 
     Returns

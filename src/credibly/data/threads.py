@@ -131,7 +131,7 @@ def single_threaded_blas() -> AbstractContextManager[None]:
 
 @contextmanager
 def blas_threads(n_rows: int, threads: int | None) -> Iterator[None]:
-    """BLAS on so many threads while n × n matrices are factorised; None: as many as it may, one for few rows."""
+    """BLAS on so many threads while n × n matrices are factorized; None: as many as it may, one for few rows."""
     if threads is not None:
         with _held(threads, limit=True):
             yield

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from credibly.diagnostics.simulation import Simulator
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.linalg import semidefinite_root
+from credibly.numerics.linalg import PSD, semidefinite_root
 from credibly.numerics.special import log_softmax
 
 TRIES = 1000  # data that lack a class are drawn again so often
@@ -130,7 +130,7 @@ def _prior_weights(rng: np.random.Generator, prior: Any, shape: Any) -> Array:
     if hasattr(prior, "degrees"):
         return np.asarray(prior.scales(shape) * rng.standard_t(prior.degrees, size=shape.total))
     mean, cov = prior.moments(shape)
-    return np.asarray(mean + np.linalg.cholesky(cov) @ rng.standard_normal(len(mean)))
+    return np.asarray(mean + PSD.of(cov, "the covariance of the prior").factor @ rng.standard_normal(len(mean)))
 
 
 def _weight_names(fitted: Any) -> list[str]:

@@ -17,7 +17,7 @@ from credibly.inference.targets import Target
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import Array
-from credibly.numerics.settings import ManyWeights
+from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 from credibly.numerics.status import Status
 
 PriorChoice = Normal | StudentT | Jeffreys | str | None
@@ -36,7 +36,7 @@ class Problem(NamedTuple):
     start: Array | None = None  # free weights from which the search may start, where the prior's centre has no meaning
     unit: float = 1.0  # of slopes on standardised columns: what learnt prior scales are multiples of
     intercept_scale: float = INTERCEPT_SCALE  # of learnt priors, at the column means
-    limits: ManyWeights = ManyWeights()
+    limits: ManyWeights = MANY_WEIGHTS
 
 
 class Search(NamedTuple):

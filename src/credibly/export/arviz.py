@@ -59,7 +59,7 @@ def to_arviz(
     """Draws of a fitted model as ArviZ's `InferenceData`: for `az.summary`, `az.loo`, `az.plot_forest` and the like.
 
     Draws are independent, and of `posterior_` as it is: no Markov chain, no correction of the approximation. What was
-    learnt by maximising the evidence (scales of priors, kernels, dispersions) is not drawn.
+    learnt by maximizing the evidence (scales of priors, kernels, dispersions) is not drawn.
 
     Parameters
     ----------

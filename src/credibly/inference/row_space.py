@@ -33,7 +33,7 @@ from credibly.inference.posterior import Gaussian, WeightPosterior
 from credibly.model.centred_prior import IndependentPrior
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, DesignMatrix
-from credibly.numerics.settings import ManyWeights
+from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 from credibly.numerics.special import LOG_2PI
 
 DENSE_NUMBERS = 4_000_000  # of sparse rows, or of columns, held densely at a time: 32 megabytes
@@ -289,7 +289,7 @@ class RowSpacePosterior(WeightPosterior):
         return replace(self, gaussian=frame.embed(self.gaussian, self.frame), frame=frame)
 
 
-def refuse_covariance(n_weights: int, limits: ManyWeights = ManyWeights()) -> None:
+def refuse_covariance(n_weights: int, limits: ManyWeights = MANY_WEIGHTS) -> None:
     """Raise where a matrix of all pairs of weights is too large to look at."""
     if n_weights > limits.largest_matrix:
         raise InputError(

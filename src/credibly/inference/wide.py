@@ -39,7 +39,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.iterative import Solved, conjugate_gradients, log_quadratic
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.newton import newton
-from credibly.numerics.settings import ManyWeights
+from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 from credibly.numerics.status import Local, Solution
 
 LOOSE, TIGHT = 0.1, 1e-4  # relative errors of what a Newton step promises; its quadratic is seldom better, or worse
@@ -267,7 +267,7 @@ def wide_laplace(
     objective: WideObjective,
     frame: Frame,
     controls: Controls = Controls(),
-    limits: ManyWeights = ManyWeights(),
+    limits: ManyWeights = MANY_WEIGHTS,
     start: Array | None = None,
 ) -> WideFit:
     r"""Approximate the posterior by the Gaussian at its mode, without a matrix of all pairs of weights.
@@ -351,7 +351,7 @@ def best_scale(
     prior_at: Callable[[float], IndependentPrior],
     bounds: tuple[float, float],
     controls: Controls = Controls(),
-    limits: ManyWeights = ManyWeights(),
+    limits: ManyWeights = MANY_WEIGHTS,
 ) -> BestScale:
     """The log scale at which the evidence is highest: uphill in long steps, then in short ones, and by parabolas.
 

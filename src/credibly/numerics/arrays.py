@@ -17,7 +17,7 @@ AnyArray = NDArray[Any]
 
 
 def row_blocks(n_rows: int, per_row: int, numbers: int = BLOCK_SIZES.temporaries) -> Iterator[slice]:
-    """Slices of rows whose temporaries, of `per_row` numbers for each row, have at most so many numbers.
+    """Slices of rows whose temporaries, of `per_row` numbers for each row, have at most `numbers` numbers.
 
     Examples
     --------

@@ -32,9 +32,8 @@ EPS = float(np.finfo(float).eps)
 _IMAGINARY = 1e-20  # its square is lost beside one, so a complex step has no truncation error
 _SAMPLES, _SPACING = 9, 1e-4  # fourth differences of a smooth function at this spacing are 1e-16 natural units
 _FURTHEST = 1e150  # beyond, squares overflow
-_MOST_TRIES = (
-    200  # of a scale: by steps of `_LONGEST_STEP` these cross all numbers, and bisection halves 1e300 as often
-)
+# Tries of a scale: by steps of `_LONGEST_STEP` these cross all numbers, and bisection halves 1e300 as often.
+_MOST_TRIES = 200
 _LONGEST_STEP = 1e3  # factor from one try to the next: farther away a parabola through three values is no guide
 _LEAST_STEP = 1.02  # factor that a try keeps from the ends of its bracket, or that would not shrink
 _NARROW_BRACKET = 1.1  # ratio of its ends: a scale is wanted to a factor of two

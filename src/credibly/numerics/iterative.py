@@ -1,4 +1,4 @@
-"""Conjugate gradients for several right-hand sides at once, and the log determinant that their coefficients tell.
+"""Conjugate gradients for several right-hand sides at once, and the log determinant estimated from their coefficients.
 
 Notation
 --------

@@ -3,7 +3,7 @@
 Notation
 --------
 ====  ============================================================  ========
-μ_c   centre of group c                                             (d,)
+μ_c   center of group c                                             (d,)
 Σ_c   its covariance (or scale) matrix; one may serve all groups    (d, d)
 δ²    (x - μ_c)ᵀ Σ_c⁻¹ (x - μ_c) over the observed coordinates      (n, K)
 o, m  observed and missing coordinates of a row
@@ -23,7 +23,7 @@ from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import PSD, scratch
 from credibly.numerics.special import LOG_2PI
 
-FAR_APART = 1e6  # squared distance of centres from which on squares are not expanded: they would cancel
+FAR_APART = 1e6  # squared distance of centers from which on squares are not expanded: they would cancel
 
 
 class Pattern(NamedTuple):
@@ -93,7 +93,7 @@ class Ellipsoids:
     metrics: tuple[PSD, ...]
 
     def measure(self, X: Array) -> Measured:
-        """Distances of rows from every centre."""
+        """Distances of rows from every center."""
         distance = self._distances(X)
         if not np.isnan(distance).any():
             return Measured(distance, np.array([[metric.logdet for metric in self.metrics]]), np.array([[X.shape[1]]]))
@@ -109,7 +109,7 @@ class Ellipsoids:
         return Measured(distance, logdet, size)
 
     def fill(self, X: Array, codes: Codes, weight: Array) -> Filled:
-        """Missing cells of every row given its observed ones, under the centre and metric of its group."""
+        """Missing cells of every row given its observed ones, under the center and metric of its group."""
         filled, d = X.copy(), X.shape[1]
         spread, entropy = np.zeros((len(self.metrics), d, d)), 0.0
         for g, metric in enumerate(self.metrics):
@@ -118,10 +118,10 @@ class Ellipsoids:
                 (_, o, m), rows = pattern, members[pattern.rows]
                 if not len(m):
                     continue
-                factor, p, centres = pattern.factor(metric), len(o), self.means[codes[rows]]
+                factor, p, centers = pattern.factor(metric), len(o), self.means[codes[rows]]
                 L = factor.factor
-                white = _leading(factor, p).half_solve((X[rows[:, None], o] - centres[:, o]).T)
-                filled[rows[:, None], m] = centres[:, m] + (L[p:, :p] @ white).T
+                white = _leading(factor, p).half_solve((X[rows[:, None], o] - centers[:, o]).T)
+                filled[rows[:, None], m] = centers[:, m] + (L[p:, :p] @ white).T
                 total = weight[rows].sum()
                 spread[g][m[:, None], m] += total * (L[p:, p:] @ L[p:, p:].T)
                 entropy += total * (0.5 * len(m) * (1 + LOG_2PI) + np.log(np.diag(L)[p:]).sum())
@@ -136,12 +136,12 @@ class Ellipsoids:
             each = zip(self.means, self.metrics, strict=True)
             return np.column_stack([_squares(_whitened(X, mean, metric)) for mean, metric in each])
         (metric,), middle = self.metrics, self.means.mean(axis=0)
-        centres = metric.half_solve((self.means - middle).T)
-        lengths = (centres**2).sum(axis=0)
+        centers = metric.half_solve((self.means - middle).T)
+        lengths = (centers**2).sum(axis=0)
         if lengths.max() > FAR_APART:
             return np.column_stack([_squares(_whitened(X, mean, metric)) for mean in self.means])
         white = _whitened(X, middle, metric)
-        return np.asarray(_squares(white)[:, None] - 2 * (white @ centres) + lengths)
+        return np.asarray(_squares(white)[:, None] - 2 * (white @ centers) + lengths)
 
 
 def _leading(metric: PSD, p: int) -> PSD:

@@ -1,4 +1,4 @@
-"""Damped Newton: it returns, and says how it went.
+"""Damped Newton; the result carries a status.
 
 Where a Hessian costs much and one nearby is known (of a sample of the rows, of a problem like this one), `approach`
 comes close to the minimum by gradients alone, and Newton does the rest.
@@ -32,7 +32,8 @@ from credibly.numerics.status import Local, Report, Solution, Status, silent
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
 MOST_LAST_STEPS = 4  # from the goal on: each squares what is left
-_ROUNDING = 16 * float(np.finfo(float).eps)  # of a sum over rows, relative to it
+# Error of a sum over rows, relative to it. No larger than that: steps may go uphill by it.
+_ROUNDING = 16 * float(np.finfo(float).eps)
 _VALUES_TOO_NOISY = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 
 Expand = Callable[[Array], Local]
@@ -51,7 +52,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
     nonlinearity: float = np.inf,
     report: Report = silent,
 ) -> Solution:
-    """Minimise a function by Newton steps, halved until they help enough.
+    """Minimize a function by Newton steps, halved until they help enough.
 
     Undamped Newton can diverge on a convex function (E-5 of docs/theory.md), so every step must deliver a share of the
     decrease its quadratic promises. The stopping rule δ² ≤ `tol` does not depend on the units of x, and the step from
@@ -100,6 +101,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
             if floor or here.replaced:
                 return solution
             if nonlinearity * decrement <= hessian_tol**2:
+                # not evaluated: the quadratic's value and gradient, and the Hessian of the step before
                 moved = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
                 return solution._replace(x=x + direction, local=moved)
             return _last_step(expand, solution, direction, hessian_tol, report)
@@ -116,7 +118,10 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
 
 
 def _last_step(expand: Expand, solution: Solution, direction: Array, hessian_tol: float, report: Report) -> Solution:
-    """The solution a Newton step further, with the Hessian there; some steps, where its error is limited."""
+    """Take the Newton step from the goal and expand there; repeat until the Hessian is within `hessian_tol`.
+
+    At most `MOST_LAST_STEPS` steps are taken.
+    """
     for _ in range(MOST_LAST_STEPS):
         x = solution.x + direction
         try:

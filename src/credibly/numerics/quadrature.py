@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import ndtri, roots_hermitenorm
 from scipy.stats import qmc
 
 from credibly.errors import InputError
 from credibly.numerics.arrays import Array
+from credibly.numerics.linalg import PSD
 from credibly.numerics.special import log_sum_exp
 
 _MOST_NODES = 600  # from 740 on the recurrence of the weights overflows at the outermost nodes
@@ -103,7 +103,7 @@ def trapezoid(n: int, reach: float) -> Rule:
 
 
 def _read_only(nodes: Array, log_weights: Array) -> Rule:
-    """Normalised; the cache hands out the same arrays to everybody."""
+    """Normalized; the cache hands out the same arrays to everybody."""
     rule = Rule(nodes, log_weights - log_sum_exp(log_weights))
     for part in rule:
         part.flags.writeable = False
@@ -147,8 +147,7 @@ def normal_points(size: int, dim: int) -> Array:
     # 60 bits: with the usual 30 a coordinate may be exactly 0, whose normal quantile is −inf
     sobol = qmc.Sobol(dim, scramble=True, bits=60, rng=np.random.default_rng(_SEED))
     half = ndtri(sobol.random(size // 2))
-    factor = np.linalg.cholesky(half.T @ half / len(half))
-    half = solve_triangular(factor, half.T, lower=True).T
+    half = PSD.of(half.T @ half / len(half), "the covariance of the points").half_solve(half.T).T
     points = np.concatenate([half, -half])
     points.flags.writeable = False
     return points

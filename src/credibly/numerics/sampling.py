@@ -39,6 +39,7 @@ from scipy.special import ndtri
 
 from credibly.errors import InputError
 from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.linalg import PSD
 from credibly.numerics.special import log_sum_exp
 
 Flags = NDArray[np.bool_]
@@ -69,7 +70,7 @@ class ChainSettings:
     """Of each chain, before they are judged for the first time. With fewer R-hat is rarely below 1.01, even if a draw
     in two is as good as independent."""
     rhat: float = 1.01
-    """The rank-normalised R-hat of every coordinate must be below (Vehtari et al. 2021, sec. 4)."""
+    """The rank-normalized R-hat of every coordinate must be below (Vehtari et al. 2021, sec. 4)."""
     ess: float = 400.0
     """The bulk and the tail effective sample size of every coordinate must reach this (the same place)."""
     restart_rhat: float = 1.03
@@ -142,7 +143,7 @@ def hamiltonian_chains(
     Parameters
     ----------
     rng : numpy.random.Generator
-        One state, one answer.
+        The same state gives the same draws.
     density : Density
         Close to N(0, I), up to a factor. It is asked for all chains at once.
     dim : int
@@ -277,7 +278,7 @@ class _Ensemble:
             x = np.where(lost[:, None], 0.5 * x, x)
         raise InputError(
             f"{lost.sum()} of {len(lost)} chains cannot start: the log density or its gradient is not finite near the "
-            "centre of the Gaussian approximation that they start from. Check the data and the prior for overflow."
+            "center of the Gaussian approximation that they start from. Check the data and the prior for overflow."
         )
 
     def _outer(self, x: Array) -> Array:
@@ -366,7 +367,7 @@ class _Ensemble:
 
     def _whiten(self, draws: Array) -> None:
         z = self._outer(self.state.x)
-        self.mean, self.A = draws.mean(axis=0), np.asarray(np.linalg.cholesky(shrunk_covariance(draws)))
+        self.mean, self.A = draws.mean(axis=0), _root_of_covariance(draws)
         self.state = self._at(solve_triangular(self.A, (z - self.mean).T, lower=True).T)
 
     def _adapt_step_size(self, initial: bool = False) -> Array:
@@ -381,7 +382,7 @@ class _Ensemble:
 
         Trajectories last a quarter of the period of N(0, I), and a step at most that.
         """
-        centre, missing, log_average = math.log(2.0 * self.step_size), 0.0, math.log(self.step_size)
+        center, missing, log_average = math.log(2.0 * self.step_size), 0.0, math.log(self.step_size)
         smallest, longest = QUARTER_PERIOD / self.settings.longest, INITIAL_STEPS if initial else self.settings.longest
         seen = [self._outer(self.state.x)]
         for t in range(1, self.settings.adaptation_draws + 1):
@@ -391,7 +392,7 @@ class _Ensemble:
             drawn = self.draw()
             seen.append(drawn.z)
             missing += self.acceptance - (drawn.harmonic_acceptance if initial else drawn.acceptance)
-            log_step = max(centre - math.sqrt(t) / GAMMA * missing / (t + T0), math.log(smallest))
+            log_step = max(center - math.sqrt(t) / GAMMA * missing / (t + T0), math.log(smallest))
             log_average += t**-KAPPA * (log_step - log_average)
             self.step_size = min(math.exp(log_step), QUARTER_PERIOD)
         self.step_size = FIRST_STEP if initial else min(math.exp(log_average), QUARTER_PERIOD)
@@ -454,6 +455,10 @@ def shrunk_covariance(draws: Array) -> Array:
     return np.asarray((1.0 - share) * S + share * np.eye(M))
 
 
+def _root_of_covariance(draws: Array) -> Array:
+    return PSD.of(shrunk_covariance(draws), "the covariance of the draws").factor
+
+
 # --- How good draws are -------------------------------------------------------------------------------------
 
 
@@ -466,7 +471,7 @@ class Convergence(NamedTuple):
 
 
 def convergence(points: Array) -> Convergence:
-    """Rank-normalised split R-hat, bulk and tail effective sample size of draws (C, S, M).
+    """Rank-normalized split R-hat, bulk and tail effective sample size of draws (C, S, M).
 
     R-hat is the larger of those of the draws and of their distances to the median. Tail ESS is the smaller of those
     of the 5 % and the 95 % quantile. NaN where a coordinate never moves.
@@ -538,7 +543,7 @@ def effective_size(x: Array) -> float:
     return float(H * n / max(tau, 1.0 / math.log10(H * n)))  # the bound of Vehtari et al. for alternating draws
 
 
-# --- The normalising constant -------------------------------------------------------------------------------
+# --- The normalizing constant -------------------------------------------------------------------------------
 
 
 class LogNormalizer(NamedTuple):
@@ -578,7 +583,7 @@ def bridge_log_normalizer(rng: np.random.Generator, density: Density, chains: Ch
 def _bridge(rng: np.random.Generator, density: Density, chains: Chains, fitted: slice, met: slice) -> LogNormalizer:
     C, S, M = chains.points.shape
     draws = chains.points[fitted].reshape(-1, M)
-    mean, L = draws.mean(axis=0), np.linalg.cholesky(shrunk_covariance(draws))
+    mean, L = draws.mean(axis=0), _root_of_covariance(draws)
     log_factor = -0.5 * M * math.log(2.0 * math.pi) - np.log(np.diag(L)).sum()
 
     posterior = chains.points[met]

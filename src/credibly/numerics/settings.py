@@ -5,22 +5,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BlockSizes:
-    """Numbers that are computed with at a time: few enough for the caches of a core, where that matters."""
+    """Sizes of the blocks in which arrays are worked on: small enough for the caches of a core, where that matters."""
 
-    rows: int = 400_000
-    """Of a table: 3 MB. Fewer would fit a smaller cache; but two threads that call NumPy wait for each other, and the
-    longer its loops, the less."""
-    most_rows: int = 12_000
-    """In a block of a table: temporaries have less than 128 KB, from which on the system hands them out page by page,
-    every time anew."""
-    class_rows: int = 200_000
-    """Rows times classes times weights that a softmax multiplies: as many."""
+    table_numbers: int = 400_000
+    """Numbers in a block of a table: 3 MB. Smaller blocks fit the cache better, but threads then wait longer for the
+    interpreter's lock."""
+    table_rows: int = 12_000
+    """Rows in a block, at most: its temporaries stay below 128 KB, from which on the allocator asks the system for
+    fresh pages every time."""
+    softmax_numbers: int = 200_000
+    """Numbers in the products p_k z of one block (rows × classes × columns): 1.6 MB."""
     temporaries: int = 2**15
-    """For each of the few arrays that an element-wise formula makes on its way: 256 KB."""
+    """Numbers in each of the few intermediate arrays of an element-wise formula: 256 KB."""
     single_scores: int = 2**16
-    """Scores at quasi-random points in single precision: 256 KB."""
+    """Scores at quasi-random points in a block, in single precision: 256 KB."""
     covariances: int = 2**20
-    """Of covariances of scores, 8 MB: their eigenvectors take longer than their way from memory."""
+    """Numbers in a block of covariances of scores: 8 MB. It need not fit the cache, because the eigenvectors take
+    longer than reading it from memory."""
 
 
 BLOCK_SIZES = BlockSizes()
@@ -42,7 +43,7 @@ class CostModel:
     """At most. Each leaves a tenth of the distance to the mode, or less, so that three leave a hundredth of a standard
     deviation: two labels, counts or several classes, well or ill conditioned."""
     sampling: float = 1e6
-    """Of drawing a sample, and of all that does not grow with the rows: some milliseconds."""
+    """Cost of drawing a sample and of all else that does not grow with the rows: some milliseconds."""
 
     rows_per_weight: int = 200
     """In the sample, for each weight: its Hessian is then within √(1/200) of that of all rows along most directions."""
@@ -143,3 +144,6 @@ class ManyWeights:
     draws: int = 400
     """Draws that stand for the posterior: by so many a standard deviation is known to four per cent, 1/√800, and a
     variance to seven."""
+
+
+MANY_WEIGHTS = ManyWeights()

@@ -10,9 +10,10 @@ z            (r,) independent standard normal; r = K − 1
 spread       how far apart z = 1 on one axis drives two classes, maxₖ B − minₖ B
 ===========  ==============================================================================
 
-Softmax does not see a constant added to all scores, so V is centred and at most K − 1 axes remain. A row whose axes are
-few or short is integrated by a product of one-dimensional rules; any other by quasi-random points, as many as its class
-count and its widest axis ask for. Both choices depend on the row alone: no seed and no neighbour changes an answer.
+Softmax does not see a constant added to all scores, so V is centered and at most K − 1 axes remain. A row whose axes
+are few or short is integrated by a product of one-dimensional rules; any other by quasi-random points, as many as its
+class count and its widest axis ask for. Both choices depend on the row alone: no seed and no neighbour changes an
+answer.
 
 Largest errors of a probability that were measured against brute force (24 to 60 rows each: equal or random variances,
 means up to twice as far apart as the standard deviation), and the time of 10,000 rows on one core:
@@ -45,9 +46,8 @@ from credibly.numerics.settings import BLOCK_SIZES
 
 _Single = NDArray[np.float32]
 
-_NODE_REACH = (
-    7.0  # of evenly spaced nodes, in standard deviations: probabilities down to 1e-9 have three digits at least
-)
+# Reach of evenly spaced nodes, in standard deviations: probabilities down to 1e-9 have three digits at least.
+_NODE_REACH = 7.0
 _GOAL = 5e-7  # error of an averaged logistic function; those of two axes add up to 1e-6 at most
 
 
@@ -64,7 +64,8 @@ def _widest(n: int) -> float:
     return float(np.pi / a)
 
 
-# Nodes on an axis, by the largest spread for which the averaged logistic function is right to `_GOAL`, for any mean.
+# Nodes on an axis, by the largest spread for which the averaged logistic function is right to `_GOAL`, for any mean:
+# measured for Gauss-Hermite rules, computed by `_widest` for evenly spaced nodes.
 _GAUSS = ((1, 0.0033), (3, 0.22), (5, 0.5), (8, 0.8), (12, 1.1))
 _COUNTS = np.array([n for n, _ in _GAUSS] + [24, 32, 48, 64, 96, 128, 192, 256, 384])
 _SPREADS = np.array([spread for _, spread in _GAUSS] + [_widest(int(n)) for n in _COUNTS[len(_GAUSS) :]])
@@ -103,9 +104,9 @@ def log_softmax(m: ArrayLike, V: ArrayLike) -> Array:
     Notes
     -----
     Two classes: the averaged logistic function of the difference, exact to 1e-12. Three classes with standard
-    deviations up to 20: 1e-6. More: see the table of the module; the error is absolute. Probabilities far below it have
-    the right order of magnitude while scores of about seven (with quasi-random points, four) standard deviations
-    decide about them; below that their logarithms are too low. A row takes 2 µs to 0.8 ms.
+    deviations up to 20: 1e-6. More: see the table of the module; the error is absolute. Probabilities far below it keep
+    their order of magnitude as long as scores within seven standard deviations (four with quasi-random points) decide
+    them; smaller ones come out too small. A row takes 2 µs to 0.8 ms.
 
     Examples
     --------
@@ -234,9 +235,9 @@ def _rows(m: ArrayLike, V: ArrayLike) -> tuple[tuple[int, ...], Array, Array]:
 
 def _principal_axes(V: Array) -> Array:
     """B (n, K, K−1) with B Bᵀ = V but for the common shift; longest axis first."""
-    centred = V - V.mean(axis=-1, keepdims=True)
-    centred = centred - centred.mean(axis=-2, keepdims=True)
-    variance, axes = np.linalg.eigh(centred)
+    centered = V - V.mean(axis=-1, keepdims=True)
+    centered = centered - centered.mean(axis=-2, keepdims=True)
+    variance, axes = np.linalg.eigh(centered)
     if (variance[:, 0] < -_ROUNDED * (variance[:, -1] + np.abs(V).max(axis=(1, 2)))).any():
         raise InputError(f"V is not positive semi-definite: smallest eigenvalue {variance.min():.3g}")
     variance = np.where(variance > 0, variance, 0.0)  # rounding leaves zeros of either sign

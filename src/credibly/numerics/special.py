@@ -1,4 +1,6 @@
-"""Log-safe element-wise functions, each written once.
+"""Element-wise functions that neither overflow nor cancel.
+
+Where passes over rows need a faster one, its docstring says which digits it gives up.
 
 Notation
 --------
@@ -64,7 +66,7 @@ def log_sigmoid(x: ArrayLike) -> Array:
 def sigmoid(x: ArrayLike) -> Array:
     r"""Logistic function 1 / (1 + e^−x), relatively exact in the left tail.
 
-    NumPy's vectorised exponential makes it several times as fast as SciPy's ``expit``.
+    NumPy's vectorized exponential makes it several times as fast as SciPy's ``expit``.
 
     Examples
     --------
@@ -77,12 +79,12 @@ def sigmoid(x: ArrayLike) -> Array:
     return np.where(x < 0.0, small * larger, larger)[()]
 
 
-def log_complement(log_p: ArrayLike) -> Array:
+def log1mexp(log_p: ArrayLike) -> Array:
     r"""Log of what a probability lacks to one, log(1 − p), from log p ≤ 0: each half by the form that does not cancel.
 
     Examples
     --------
-    >>> float(log_complement(-1e-20)), float(log_complement(-50.0))
+    >>> float(log1mexp(-1e-20)), float(log1mexp(-50.0))
     (-46.0517..., -1.9287...e-22)
     """
     log_p = np.asarray(log_p, dtype=float)
@@ -258,7 +260,7 @@ def normal_hazard_slope(z: ArrayLike) -> Array:
 
 
 def quick_normal_hazard(z: ArrayLike) -> Array:
-    """The hazard φ/Φ for passes over rows: three times as fast as `normal_hazard`, to 1e-13 of itself.
+    """The hazard φ/Φ for passes over rows: three times as fast as `normal_hazard`, to a relative 1e-13.
 
     Examples
     --------
@@ -383,7 +385,7 @@ def cauchy_hazard(z: ArrayLike) -> Array:
 # --- the complementary log-log function ---------------------------------------------------------------------
 
 
-class Cloglog(NamedTuple):
+class CloglogSlopes(NamedTuple):
     """Slopes of log(1 − e^−u) in f, u = e^f: the first is B, the second −BD, the third B(D² + BD − u)."""
 
     grad: Array
@@ -416,7 +418,7 @@ def log_cloglog(f: ArrayLike) -> Array:
     return out[()]
 
 
-def cloglog(f: ArrayLike) -> Cloglog:
+def log_cloglog_slopes(f: ArrayLike) -> CloglogSlopes:
     r"""Three derivatives of the logarithm of the complementary log-log function, B, −BD and B(D² + BD − u).
 
     Notes
@@ -426,7 +428,7 @@ def cloglog(f: ArrayLike) -> Cloglog:
 
     Examples
     --------
-    >>> [float(it) for it in cloglog(-50.0)]  # log p is f − u/2
+    >>> [float(it) for it in log_cloglog_slopes(-50.0)]  # log p is f − u/2
     [1.0, 9.6437...e-23, -9.6437...e-23]
     """
     f = np.asarray(f, dtype=float)
@@ -436,7 +438,7 @@ def cloglog(f: ArrayLike) -> Cloglog:
     B, D = 1.0 / exprel(u), _one_minus_exprel(u) / exprel(-u)
     out[:, inside] = B, B * D, B * (D * (D + B) - u)
     out[:, np.isnan(f)] = np.nan
-    return Cloglog(*(part[()] for part in out))
+    return CloglogSlopes(*(part[()] for part in out))
 
 
 def _one_minus_exprel(u: Array) -> Array:
@@ -496,7 +498,7 @@ def log_softmax(f: ArrayLike) -> Array:
 # --- rising products ----------------------------------------------------------------------------------------
 
 
-def log_rise(a: Array, s: Array | float, unit: Array | float = 1.0) -> Array:
+def log_rising_factorial(a: Array, s: Array | float, unit: Array | float = 1.0) -> Array:
     r"""Logarithm of a rising product, s steps up from a, each in units of `unit`.
 
     .. math:: \log \frac{Γ(a + s)}{Γ(a)} - s \log \mathrm{unit}
@@ -508,7 +510,7 @@ def log_rise(a: Array, s: Array | float, unit: Array | float = 1.0) -> Array:
 
     Examples
     --------
-    >>> log_rise(np.array([1e15]), 2.0, 1e15).round(12)
+    >>> log_rising_factorial(np.array([1e15]), 2.0, 1e15).round(12)
     array([0.])
     """
     a, s = np.broadcast_arrays(np.asarray(a, dtype=float), np.asarray(s, dtype=float))

@@ -51,7 +51,7 @@ class Status(Enum):
     )
     UNDETERMINED = (
         "Columns are linearly dependent, or there are fewer rows than weights: of all solutions the one of least norm "
-        "on standardised columns is reported, and standard deviations are NaN. Use a prior."
+        "on standardized columns is reported, and standard deviations are NaN. Use a prior."
     )
     SCALES_NOT_FOUND = (
         "The search for prior scales ended where the evidence still rises; give the prior, e.g. Normal(scale=2.5)."
@@ -130,16 +130,16 @@ class Local(NamedTuple):
     value: float
     grad: Array  # (d,)
     hessian: PSD
-    replaced: bool = False  # whether the Hessian was not positive definite and another matrix stands in for it
-    exact: bool = True  # False where another matrix takes the Hessian's place everywhere
-    stand_in: "Callable[[], PSD] | None" = None  # that matrix, where a step along the Hessian's may fail
+    replaced: bool = False  # the Hessian was not positive definite; `hessian` is a substitute
+    exact: bool = True  # False where `hessian` is an approximation at every point
+    stand_in: "Callable[[], PSD] | None" = None  # makes that substitute, for a step along the true Hessian that fails
 
 
 class Solution(NamedTuple):
     """The point where an iteration ended, the objective there, and how it went."""
 
     x: Array  # (d,)
-    local: Local
+    local: Local  # there; after a short last step, as the quadratic predicts it
     status: Status
     steps: int  # points at which the objective was expanded and kept, at least 1
     decrement: float  # δ² at the last of them

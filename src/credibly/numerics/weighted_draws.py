@@ -23,11 +23,13 @@ RELIABLE = 0.7  # k̂ above which numbers corrected by weighted draws are noise
 
 _FEWEST_DRAWS = 100  # a tail of twenty: fewer say nothing about how heavy it is
 _EQUAL = 1e-9  # spread of log ratios that makes no difference
-_RATIO_ROUNDING = 100 * float(np.finfo(float).eps)  # of sums over rows, relative to them
+# Rounding of a difference of two sums over rows, relative to it. It is larger than `newton._ROUNDING`, because the sums
+# may be larger than their difference, and because nothing is lost where ratios that differ by so little count as equal.
+_RATIO_ROUNDING = 100 * float(np.finfo(float).eps)
 
 
 class Smoothed(NamedTuple):
-    """Importance weights whose largest are replaced by those of a generalised Pareto distribution."""
+    """Importance weights whose largest are replaced by those of a generalized Pareto distribution."""
 
     log_weights: Array  # (S,), of weights that sum to one
     log_mean: float  # logarithm of the mean ratio
@@ -40,7 +42,7 @@ def pareto_smoothed(log_ratios: Array) -> Smoothed:
 
     .. math:: \log \bar r = \log \tfrac1S \sum_s r_s, \qquad w_s = r_s / \textstyle\sum_t r_t
 
-    with the largest :math:`3\sqrt S` ratios replaced by quantiles of a generalised Pareto distribution fitted to them.
+    with the largest :math:`3\sqrt S` ratios replaced by quantiles of a generalized Pareto distribution fitted to them.
     Its shape k̂ tells how many moments the ratios have (1/k̂): below 0.5 their variance is finite, above 0.7 no practical
     number of draws is enough.
 
@@ -78,7 +80,7 @@ def pareto_smoothed(log_ratios: Array) -> Smoothed:
         return as_they_are
     from arviz_stats.base.array import array_stats  # slow to import, and not always needed
 
-    tail = math.floor(3 * math.sqrt(size)) if size > 225 else size // 5  # as arviz-stats has it
+    tail = min(size // 5, math.floor(3 * math.sqrt(size)))  # Vehtari et al. 2024, sec. 3; as in arviz-stats
     below = np.argsort(log_ratios)[-tail - 1]  # there smoothing changes the total only
     with np.errstate(all="ignore"):  # ratios so different that all but a few vanish: khat tells
         try:

@@ -243,7 +243,7 @@ def _column(name: Any, kind: str, levels: Any = ()) -> dict[str, Any]:
 
 
 def _data(model: Any) -> dict[str, Any]:
-    """Facts about the rows that the model has seen: how many, and by what to recognise them."""
+    """Facts about the rows that the model has seen: how many, and by what to recognize them."""
     fingerprint: Any = getattr(model, "data", None)
     if hasattr(fingerprint, "sha256"):  # of a table
         return {name: _as_json(value) for name, value in vars(fingerprint).items()}

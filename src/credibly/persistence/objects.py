@@ -6,10 +6,12 @@ in Python                    in JSON
 None, bool, int, str, list   as they are; so are finite floats (the shortest digits that read back exactly)
 tuple, set, dict             ``{"tuple": [1, 2]}``, ``{"set": [1, 2]}``, ``{"dict": [[key, value], …]}``
 NaN, dates, …                ``{"float": ["nan"]}``, ``{"date": ["2024-02-29"]}``: see `KINDS`
-arrays                       ``{"array": 3}``, the third of the list of arrays; of objects ``{"objects": [shape, …]}``
+arrays                       ``{"array": 3}``: arrays[3], counted from 0, as in ``arrays/3.npy``;
+                             of objects ``{"objects": [shape, …]}``
 an object                    ``{"credibly.model.priors:Normal": {"scale": 2.5, …}}``: its class, and its fields
 a member of an enumeration   ``{"credibly.numerics.status:Status": "CONVERGED"}``
-an object once more          ``{"again": 7}``, the seventh object that was complete, so that what was shared still is
+an object once more          ``{"again": 7}``: the object completed as number 7, counted from 0, so that what was
+                             shared still is
 ===========================  ==================================================================================
 
 The classes that a file may name follow from a rule: those defined in the rooms of credibly where models are made
@@ -346,7 +348,7 @@ class Decoder:
         except MALFORMED as error:
             if isinstance(error, ModelFileError):  # of a part
                 raise
-            raise ModelFileError(f"{path} makes no sense: {error!s:.200}") from error
+            raise ModelFileError(f"{path} cannot be read: {error!s:.200}") from error
 
     def _known(self, values: Sequence[Any], number: Any, path: str) -> Any:
         if type(number) is not int or not 0 <= number < len(values):

@@ -475,7 +475,8 @@ def _widened(q: Gaussian, moments: Moments) -> Gaussian:
     if np.isnan(moments.covariance).any():
         return q
     return Gaussian.from_covariance_root(
-        q.mean, np.hstack([q.root.T, moments.moved @ np.linalg.cholesky(moments.covariance)])
+        q.mean,
+        np.hstack([q.root.T, moments.moved @ PSD.of(moments.covariance, "the covariance of the parameters").factor]),
     )
 
 

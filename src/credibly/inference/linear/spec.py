@@ -1,6 +1,6 @@
 """What is fitted to what: the data, and the choices of a linear model."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaln
@@ -10,7 +10,7 @@ from credibly.data.rows import Rows
 from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs
 from credibly.model.priors import Beta, Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.settings import ManyWeights
+from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 from credibly.numerics.special import log_sigmoid, sigmoid
 
 PriorChoice = Normal | StudentT | Jeffreys | str | None
@@ -106,7 +106,7 @@ class LinearSpec:
     seed: int = 0
     draws: int | None = None
     max_passes: int | None = None
-    limits: ManyWeights = field(default=ManyWeights())
+    limits: ManyWeights = MANY_WEIGHTS
 
     @property
     def flat(self) -> bool:

@@ -46,7 +46,7 @@ from credibly.model.class_conditionals.student import student_estimates
 from credibly.model.conjugate_priors import ConjugatePrior, NormalInverseWishart, Reference
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, dense, scratch
-from credibly.numerics.special import LOG_2PI, log_rise
+from credibly.numerics.special import LOG_2PI, log_rising_factorial
 
 MEAN_STRENGTH = 0.01  # of the empirical prior: a hundredth of a row
 DOF = 3.0  # of the empirical prior: d + 2 with d = 1
@@ -335,9 +335,9 @@ class GammaNormalBeliefs(Beliefs[Moments]):
             size = np.array([len(m)]) if seen is None else seen.sum(axis=0)
             log_scale = logs.sum() if seen is None else logs @ seen
             power = 0.5 * (dof[0] + size)
-            heights = log_rise(dof[0] / 2, 0.5 * size) - 0.5 * log_scale
+            heights = log_rising_factorial(dof[0] / 2, 0.5 * size) - 0.5 * log_scale
             return np.asarray(heights - power * np.log1p(terms.sum(axis=0)))
-        constants = log_rise(dof / 2, 0.5) - 0.5 * logs
+        constants = log_rising_factorial(dof / 2, 0.5) - 0.5 * logs
         constant = constants.sum() if seen is None else constants @ seen
         if (dof == dof[0]).all():
             return np.asarray(constant - 0.5 * (dof[0] + 1) * np.log1p(terms).sum(axis=0))

@@ -26,7 +26,7 @@ from credibly.model.class_conditionals.statistics import Additive, group_sums, m
 from credibly.model.conjugate_priors import ConjugatePrior, Dirichlet, Reference
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import DesignMatrix, dense, is_sparse
-from credibly.numerics.special import log_rise
+from credibly.numerics.special import log_rising_factorial
 
 
 @dataclass(frozen=True)
@@ -199,19 +199,21 @@ class WordBeliefs(Beliefs[Words]):
 
     def _class_predictive(self, X: DesignMatrix, a: Array) -> Array:
         if isinstance(X, csr_array):
-            rises = log_rise(a[X.indices], X.data)
+            rises = log_rising_factorial(a[X.indices], X.data)
             total = np.asarray(X.sum(axis=1))
             parts = np.asarray(csr_array((rises, X.indices, X.indptr), X.shape).sum(axis=1))
-            return np.asarray(parts - log_rise(a.sum(), total))
+            return np.asarray(parts - log_rising_factorial(a.sum(), total))
         table = dense(X)
         seen = observed(table)
         every: AnyArray = np.ones(table.shape, dtype=bool) if seen is None else seen
-        rises = log_rise(a, np.where(every, table, 0.0))  # nothing for missing cells
+        rises = log_rising_factorial(a, np.where(every, table, 0.0))  # nothing for missing cells
         strength = every @ a
         total = np.where(every, table, 0.0).sum(axis=1)
         # Without any observed cell the strength is zero, and so is the total: such a row says nothing.
         some = strength > 0
-        return np.asarray(rises.sum(axis=1) - log_rise(np.where(some, strength, 1.0), np.where(some, total, 0.0)))
+        return np.asarray(
+            rises.sum(axis=1) - log_rising_factorial(np.where(some, strength, 1.0), np.where(some, total, 0.0))
+        )
 
     def log_expected(self, X: DesignMatrix) -> Array:
         _refuse_missing(X)

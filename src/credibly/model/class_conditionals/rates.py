@@ -49,7 +49,7 @@ from credibly.model.conjugate_priors import Gamma as GammaPrior
 from credibly.model.priors import positive
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import DesignMatrix, dense
-from credibly.numerics.special import log_rise
+from credibly.numerics.special import log_rising_factorial
 
 LogDensity: TypeAlias = Callable[[Array], Array]
 
@@ -195,7 +195,7 @@ class Poisson(RateFamily):
         return _scale_prior(self, pooled)
 
     def log_predictive(self, x: Array, a: Array, b: Array) -> Array:
-        return np.asarray(log_rise(a, x, 1 + b) - gammaln(x + 1) - a * np.log1p(1 / b))
+        return np.asarray(log_rising_factorial(a, x, 1 + b) - gammaln(x + 1) - a * np.log1p(1 / b))
 
     def draw_rows(self, rng: np.random.Generator, rate: Array) -> Array:
         return rng.poisson(rate).astype(float)
@@ -216,7 +216,7 @@ class TimeFamily(RateFamily):
 
     def log_predictive(self, x: Array, a: Array, b: Array) -> Array:
         k = self.events
-        constant = log_rise(a, k, b)
+        constant = log_rising_factorial(a, k, b)
         return np.asarray(constant - (a + k) * np.log1p(x / b) + self.log_base(x))
 
     def draw_rows(self, rng: np.random.Generator, rate: Array) -> Array:

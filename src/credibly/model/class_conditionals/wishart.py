@@ -37,7 +37,7 @@ from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, DesignMatrix, dense
 from credibly.numerics.missing import Ellipsoids
-from credibly.numerics.special import LOG_2PI, log_rise
+from credibly.numerics.special import LOG_2PI, log_rising_factorial
 
 SMALL_SHIFT = 1e3  # log odds at the origin: below that, centring rows first would not change the twelfth digit
 
@@ -229,7 +229,7 @@ class WishartBeliefs(Beliefs[Scatter]):
             distance, logdet, size = Ellipsoids(self.means, self.metrics).measure(dense(X))
             stretch = (self.strength + 1) / self.strength
         log_scale = logdet + size * np.log(stretch * np.pi)
-        heights = log_rise(dof / 2, size / 2)
+        heights = log_rising_factorial(dof / 2, size / 2)
         return np.asarray(heights - 0.5 * (log_scale + (dof + size) * np.log1p(distance / stretch)))
 
     @cached_property

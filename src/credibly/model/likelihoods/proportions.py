@@ -27,7 +27,7 @@ from credibly.model.likelihoods.family_base import (
 )
 from credibly.model.likelihoods.links import THRESHOLDS, Derivatives, Logit, silent, times
 from credibly.numerics.arrays import Array
-from credibly.numerics.special import log_complement
+from credibly.numerics.special import log1mexp
 
 
 class Proportions(Family):
@@ -45,7 +45,7 @@ class Proportions(Family):
         if log_mu is None:
             return np.asarray(xlogy(y, mu) + xlog1py(1 - np.asarray(y), -np.asarray(mu)))
         with silent():
-            return times(y, log_mu) + times(1 - np.asarray(y), log_complement(log_mu))
+            return times(y, log_mu) + times(1 - np.asarray(y), log1mexp(log_mu))
 
     def log_mean_slopes(self, y: Array, mu: Array, s: Dispersion, log_mu: Array) -> Derivatives:
         o, other = 1 / np.expm1(-log_mu), 1 - np.asarray(y)

@@ -22,11 +22,11 @@ from credibly.numerics import averages
 from credibly.numerics.arrays import Array
 from credibly.numerics.averages import LabelAverages, Tilted
 from credibly.numerics.special import (
-    Cloglog,
+    CloglogSlopes,
     cauchy_hazard,
-    cloglog,
     log_cauchy_cdf,
     log_cloglog,
+    log_cloglog_slopes,
     log_normal_cdf,
     log_normal_cdf_expansion,
     log_normal_cdf_third,
@@ -207,17 +207,17 @@ class BernoulliCloglog(DensityThreshold):
 
     # The general formulas for derivatives cancel at small u and meet 0 · inf at large u; the closed forms do neither.
     def slopes(self, y: Array, f: Array) -> Slopes:
-        one, u = cloglog(f), rate(f)
+        one, u = log_cloglog_slopes(f), rate(f)
         return Slopes(_by_label(y, one.grad, -u), _by_label(y, one.curvature, u))
 
     def third(self, y: Array, f: Array) -> Array:
-        return _by_label(y, cloglog(f).third, -rate(f))
+        return _by_label(y, log_cloglog_slopes(f).third, -rate(f))
 
     def information(self, f: Array) -> Array:
-        return _times_rate(cloglog(f).grad, f)  # uB
+        return _times_rate(log_cloglog_slopes(f).grad, f)  # uB
 
     def information_slope(self, f: Array) -> Array:
-        one: Cloglog = cloglog(f)
+        one: CloglogSlopes = log_cloglog_slopes(f)
         return _times_rate(one.grad - one.curvature, f)  # uB(1 − D)
 
     def averaged(self, y: Array, m: Array, v: Array) -> Averaged:
