@@ -204,11 +204,16 @@ def test_values_too_noisy_to_tell_do_not_stop_a_search_whose_gradient_shrinks():
     assert solution.x[0] == 0.0
 
 
-# --- steps that are known to fall short ----------------------------------------------------------------------
 
+def test_a_short_last_step_is_taken_without_another_pass_and_its_value_predicted():
+    calls = []
+    expand = bowl([[2.0, 1.0], [1.0, 3.0]], centre=np.array([1.0, -2.0]))
 
-def quartic(x, stretch=None):
-    """x⁴/4 + x²/2 - 10 x: a Newton step from zero goes far beyond the minimum, at x³ + x = 10, which is 2."""
-    at = float(x[0])
-    value, slope, bent = at**4 / 4 + at**2 / 2 - 10 * at, at**3 + at - 10, 3 * at**2 + 1
-    return Local(value, np.array([slope]), PSD(np.array([[np.sqrt(bent)]])), stretch=stretch)
+    def counted(x) -> Local:
+        calls.append(x)
+        return expand(x)
+
+    solution = newton(counted, np.zeros(2), tol=100.0, hessian_tol=1e-3, nonlinearity=0.0)
+    assert len(calls) == 1 == solution.steps
+    assert_allclose(solution.x, [1.0, -2.0], rtol=1e-14)
+    assert_allclose([solution.local.value, *solution.local.grad], 0.0, atol=1e-14)

@@ -55,6 +55,7 @@ TARGETS = {
             "tests/numerics/test_products.py",
             "tests/numerics/test_iterative.py",
             "tests/numerics/test_settings.py",
+            "tests/laws/test_newton.py",
             "tests/inference/test_laplace.py",
         ],
     ),
@@ -83,6 +84,7 @@ TARGETS = {
             "tests/persistence/test_files.py",
             "tests/persistence/test_header.py",
             "tests/persistence/test_round_trip.py",
+            "tests/estimators/test_stored.py",
         ],
     ),
     "laplace": Target(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
 
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.posterior import Gaussian
@@ -17,6 +18,7 @@ from credibly.numerics.linalg import (
     pivots_above,
     scratch,
     semidefinite_root,
+    softmax_gram,
     upper_factor,
 )
 
@@ -254,3 +256,21 @@ def test_pivots_tell_what_was_cancelled():
 @pytest.mark.parametrize("matrix", [np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[np.nan]]), np.array([[np.inf]])])
 def test_what_is_not_positive_definite_is_none(matrix):
     assert definite_or_none(matrix) is None
+
+
+# --- products over rows -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", [np.asarray, csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_information_of_a_softmax_is_the_sum_over_rows(table, intercept, weighted):
+    rng = np.random.default_rng(0)
+    X, p = rng.normal(size=(9, 2)) * (rng.random((9, 2)) < 0.7), rng.dirichlet(np.ones(3), size=9)
+    weight = rng.random(9) if weighted else None
+    Z = np.column_stack([X, np.ones(9)]) if intercept else X
+    expected = sum(
+        (1.0 if weight is None else weight[n]) * np.kron(np.diag(p[n]) - np.outer(p[n], p[n]), np.outer(Z[n], Z[n]))
+        for n in range(9)
+    )
+    assert_allclose(softmax_gram(table(X), p, weight, intercept=intercept), expected, rtol=1e-13, atol=1e-14)
