@@ -204,7 +204,6 @@ def test_values_too_noisy_to_tell_do_not_stop_a_search_whose_gradient_shrinks():
     assert solution.x[0] == 0.0
 
 
-
 def test_a_short_last_step_is_taken_without_another_pass_and_its_value_predicted():
     calls = []
     expand = bowl([[2.0, 1.0], [1.0, 3.0]], centre=np.array([1.0, -2.0]))
