@@ -57,6 +57,26 @@ def test_an_outlying_row_on_its_own_side_is_no_separation():
     assert np.isfinite(LOGIT(prior=None).fit(X, y).coef_).all()
 
 
+@pytest.mark.parametrize("value", [10.0, 1e3, 1e5])
+def test_a_column_that_few_of_many_rows_carry_is_known_as_well_as_newton_finds(value):
+    """No sample of the rows holds them, and the curvature near the prior's centre does not show what is to come."""
+    rng = np.random.default_rng(0)
+    n, prior_precision = 100_000, np.array([2.5, 2.5, 10.0]) ** -2
+    X = np.column_stack([np.zeros(n), rng.normal(size=n)])
+    y = (rng.random(n) < 1 / (1 + np.exp(1 - X[:, 1]))).astype(int)
+    rare = rng.choice(n, 3, replace=False)
+    X[rare, 0], y[rare] = value, 1
+    model = LOGIT(prior=Normal()).fit(X, y)
+    Z, w = np.column_stack([X, np.ones(n)]), model.posterior_.mean
+    for _ in range(60):
+        p = 1 / (1 + np.exp(-Z @ w))
+        H = (Z * (p * (1 - p))[:, None]).T @ Z + np.diag(prior_precision)
+        w = w - np.linalg.solve(H, Z.T @ (p - y) + prior_precision * w)
+    sd = np.sqrt(np.diag(np.linalg.solve(H, np.eye(3))))
+    assert_allclose(model.posterior_.mean, w, rtol=0, atol=1e-5 * sd)  # tol, squared standard deviations
+    assert_allclose(model.posterior_.std, sd, rtol=1e-4)  # COSTS.hessian_error
+
+
 def test_classes_that_overlap_by_a_hair_are_not_separated():
     x = np.linspace(-2, 2, 40)
     y = (x > 0).astype(int)

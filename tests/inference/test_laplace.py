@@ -79,7 +79,7 @@ def targets(rng, likelihood, f):
 
 def agrees_with_newton(objective: Objective) -> None:
     start = np.zeros(objective.prior.mean.size)
-    found = laplace(objective, sampled_start(objective, start))
+    found = laplace(objective, sampled_start(objective, start), Controls(tol=1e-10))  # as estimators have it
     PASSES["by sample"] = PASSES["expanded_block"]
     plain = newton(objective.expand, start, tol=1e-20)
     q = found.posterior
@@ -91,7 +91,7 @@ def agrees_with_newton(objective: Objective) -> None:
     evidence = -plain.local.value - float(Gaussian(plain.x, plain.local.hessian).logpdf(plain.x))
     assert_allclose(found.log_evidence, evidence, rtol=0, atol=0.5 * COSTS.hessian_error * start.size)
     # at the mode the objective is flat: its error is a third power of the last step
-    assert_allclose(found.log_likelihood, -plain.local.value - objective.log_prior(plain.x), rtol=1e-12, atol=1e-8)
+    assert_allclose(found.log_likelihood + objective.log_prior(q.mean), -plain.local.value, rtol=1e-12, atol=1e-8)
 
 
 @pytest.mark.parametrize(("kind", "most"), [("well", 2), ("ill", 2), ("near", 7), ("nearer", 11)])

@@ -11,7 +11,7 @@ from credibly.inference.objective import Objective
 from credibly.inference.posterior import Gaussian
 from credibly.model.likelihoods import BernoulliLogit
 from credibly.numerics.linalg import PSD
-from credibly.numerics.newton import newton
+from credibly.numerics.newton import LastStep, newton
 from credibly.numerics.status import Local, Status
 
 # Five points in one dimension that no threshold at zero separates: a row with x = -3 is of class 1.
@@ -204,7 +204,7 @@ def test_values_too_noisy_to_tell_do_not_stop_a_search_whose_gradient_shrinks():
     assert solution.x[0] == 0.0
 
 
-def test_a_short_last_step_is_taken_without_another_pass_and_its_value_predicted():
+def test_a_last_step_that_the_gradient_confirms_needs_no_other_hessian():
     calls = []
     expand = bowl([[2.0, 1.0], [1.0, 3.0]], centre=np.array([1.0, -2.0]))
 
@@ -212,7 +212,26 @@ def test_a_short_last_step_is_taken_without_another_pass_and_its_value_predicted
         calls.append(x)
         return expand(x)
 
-    solution = newton(counted, np.zeros(2), tol=100.0, hessian_tol=1e-3, nonlinearity=0.0)
+    last = LastStep(lambda x: expand(x).grad, near=100.0, hessian_tol=1e-3)
+    solution = newton(counted, np.zeros(2), last=last)
     assert len(calls) == 1 == solution.steps
     assert_allclose(solution.x, [1.0, -2.0], rtol=1e-14)
     assert_allclose([solution.local.value, *solution.local.grad], 0.0, atol=1e-14)
+
+
+def test_a_last_step_that_the_gradient_does_not_confirm_is_followed_by_others():
+    """(x - 1)² + 2 log(1 + e^(50 (x + 0.3))): from x = -1 the wall on the way is not seen."""
+
+    def expand(x) -> Local:
+        p = 1 / (1 + np.exp(-50 * (x[0] + 0.3)))
+        value = float((x[0] - 1) ** 2 + 2 * np.log1p(np.exp(50 * (x[0] + 0.3))))
+        hessian = 2 + 2 * 2500 * p * (1 - p)
+        return Local(value, np.array([2 * (x[0] - 1) + 100 * p]), PSD(np.array([[np.sqrt(hessian)]])))
+
+    plain = newton(expand, np.array([-1.0]))
+    last = LastStep(lambda x: expand(x).grad, near=100.0, hessian_tol=1e-3)
+    solution = newton(expand, np.array([-1.0]), last=last)
+    assert solution.status is Status.CONVERGED
+    # what is left is at most tol, a distance of 1e-5, and the Hessian changes by `hessian_tol` at most
+    assert_allclose(plain.local.hessian.factor.T @ (solution.x - plain.x), 0.0, atol=1e-5)
+    assert_allclose(solution.local.hessian.factor, plain.local.hessian.factor, rtol=1e-3)

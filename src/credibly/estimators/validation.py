@@ -199,7 +199,7 @@ def check_finite(X: DesignMatrix, names: Sequence[str]) -> None:
     values = X.data if isinstance(X, csr_array) else X
     if not values.size:
         return
-    blocks = (values[rows] for rows in row_blocks(len(values), values.size // len(values), BLOCK_SIZES.rows))
+    blocks = (values[rows] for rows in row_blocks(len(values), values.size // len(values), BLOCK_SIZES.table_numbers))
     extreme = float(np.max([(-block.min(), block.max()) for block in blocks]))  # NaN spreads
     if not np.isfinite(extreme):
         refuse_not_finite(X, names)

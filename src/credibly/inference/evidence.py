@@ -227,7 +227,7 @@ class _EvidenceSurface:
         hessian = posterior.precision.matrix - before.precision.matrix + prior.precision.matrix
         metric = PSD.of(hessian, "the posterior precision")
         moved = metric.solve(prior.pull(posterior.mean) - before.pull(posterior.mean))  # at a mode the rest is zero
-        return Start(posterior.mean - moved, metric, solution.nonlinearity, fallback=posterior.mean)
+        return Start(posterior.mean - moved, posterior.mean, metric, solution.nonlinearity)
 
 
 class _QuadraticSurface:

@@ -11,7 +11,7 @@ from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import pivots_above
-from credibly.numerics.newton import Start, approach, newton
+from credibly.numerics.newton import LastStep, Start, approach, newton
 from credibly.numerics.settings import COSTS, CostModel
 from credibly.numerics.status import Local, Report, Solution, Status, silent
 
@@ -59,16 +59,24 @@ def laplace(
 
 
 def _search(objective: Objective, start: Array | Start, controls: Controls, costs: CostModel) -> Solution:
-    search = partial(newton, objective.expand, max_steps=controls.max_steps, report=controls.report)
-    plain = partial(search, tol=controls.tol, hessian_tol=costs.newton_hessian_error)
+    search = partial(
+        newton,
+        objective.expand,
+        tol=controls.tol,
+        max_steps=controls.max_steps,
+        hessian_tol=costs.newton_hessian_error,
+        report=controls.report,
+    )
     if not isinstance(start, Start):
-        return plain(start)
-    near = costs.last_distance(start.nonlinearity, controls.tol)
+        return search(start)
     try:
-        x = approach(objective.gradient, start, tol=near, most=costs.gradient_passes)
-        return search(x, tol=near, hessian_tol=costs.hessian_error, nonlinearity=start.nonlinearity)
+        if start.metric is None:
+            return search(start.x)
+        near = costs.last_distance(start.nonlinearity, controls.tol)
+        x = approach(objective.gradient, start.x, start.metric, tol=near, most=costs.gradient_passes)
+        return search(x, last=LastStep(objective.gradient, near, costs.hessian_error))
     except NotPositiveDefinite:  # so far out that all curvature is rounded away, or has overflowed
-        return plain(start.fallback)
+        return search(start.fallback)
 
 
 def result_at(objective: Objective, solution: Solution) -> InferenceResult:
@@ -94,18 +102,17 @@ def sampled_start(objective: Objective, start: Array, costs: CostModel = COSTS) 
     if not objective.log_concave or (objective.prior is None and not _has_labels(objective)):
         return start
     rng = np.random.default_rng(0)  # the seed moves only the start, not the mode
-    x, n, guide = start, objective.rows.n_rows, None
+    x, n, found = start, objective.rows.n_rows, None
     for size in sample_sizes(objective, start.size, costs):
         sample = objective.sample(rng, size)
         x = _rough_mode(rng, sample, x, costs)
         found = _sample_mode(sample, x, n, costs)
-        if isinstance(found, Solution):
-            guide, x = Start(found.x, found.local.hessian, found.nonlinearity, fallback=start), found.x
-            if found.nonlinearity * start.size * n / size <= costs.most_nonlinear:
-                break
-        else:
-            guide, x = None, found
-    return x if guide is None else guide
+        x = found.x if isinstance(found, Solution) else found
+        if isinstance(found, Solution) and found.nonlinearity * start.size * n / size <= costs.most_nonlinear:
+            break
+    if isinstance(found, Solution):
+        return Start(x, fallback=start, metric=found.local.hessian, nonlinearity=found.nonlinearity)
+    return start if found is None else Start(x, fallback=start)
 
 
 def sample_sizes(objective: Objective, n_weights: int, costs: CostModel) -> list[int]:

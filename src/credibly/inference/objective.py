@@ -179,7 +179,8 @@ def gradient_block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
     grad = likelihood.grad(rows.y, scores(rows, W) if one else class_scores(rows.X, W))
     if rows.weight is not None:
         grad = grad * (rows.weight if one else rows.weight[:, None])
-    return (score(rows.X, grad, intercept=intercept),)
+    with np.errstate(invalid="ignore"):  # an infinite gradient of a row: the search steps back from where it is
+        return (score(rows.X, grad, intercept=intercept),)
 
 
 # --- all rows -------------------------------------------------------------------------------------

@@ -37,6 +37,15 @@ _ROUNDING = 16 * float(np.finfo(float).eps)
 _VALUES_TOO_NOISY = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 
 Expand = Callable[[Array], Local]
+Gradient = Callable[[Array], Array]
+
+
+class LastStep(NamedTuple):
+    """A last step that a gradient confirms, where another Hessian would cost more."""
+
+    gradient: Gradient
+    near: float  # δ² from which on it is tried
+    hessian_tol: float  # relative change of the Hessian over the step that is let pass
 
 
 # --- Newton ---------------------------------------------------------------------------------------
@@ -49,7 +58,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
     tol: float = 1e-10,
     max_steps: int = 100,
     hessian_tol: float = 0.0,
-    nonlinearity: float = np.inf,
+    last: LastStep | None = None,
     report: Report = silent,
 ) -> Solution:
     """Minimize a function by Newton steps, halved until they help enough.
@@ -75,8 +84,10 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
         Relative error allowed in the Hessian of the solution. It is formed at the minimum itself, unless the last step
         is so short that it changes the Hessian by less than this, κδ ≤ `hessian_tol`: then it is the one before that
         step. By default it is always that of the minimum.
-    nonlinearity : float
-        κ², if it is known before the first full step shows it.
+    last : LastStep
+        A cheaper end: from a point near the goal a step is taken with the Hessian there, and the gradient where it
+        leads says how far from the minimum that is, and by how much the Hessian has changed. If either is too much,
+        the search goes on.
     report : function of (step, value, squared decrement)
         Called at every point that is kept.
 
@@ -87,7 +98,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
     <Status.CONVERGED: 'Converged.'>
     """
     here = expand(x)
-    last_decrement, replaced = np.inf, False
+    last_decrement, replaced, nonlinearity = np.inf, False, np.inf
     for step in range(max_steps + 1):
         direction = -here.hessian.solve(here.grad)
         decrement = float(-here.grad @ direction)
@@ -96,6 +107,11 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
         if 0 < last_decrement < np.inf:
             nonlinearity = decrement / last_decrement / last_decrement
         floor = at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact)
+        settled = floor or replaced or (decrement <= tol and nonlinearity * decrement <= hessian_tol**2)
+        if last is not None and not settled and decrement <= max(last.near, tol):
+            solution = _confirmed_step(last, Solution(x, here, Status.CONVERGED, step + 1, decrement), direction, tol)
+            if solution is not None:
+                return solution
         if decrement <= tol or floor:
             solution = Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, nonlinearity)
             if floor or here.replaced:
@@ -115,6 +131,23 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
             return Solution(x, here, Status.STALLED, step + 1, decrement)
         (x, here), last_decrement = accepted, decrement
     raise AssertionError("unreachable: the loop returns")
+
+
+def _confirmed_step(last: LastStep, solution: Solution, direction: Array, tol: float) -> Solution | None:
+    """The solution a Newton step further with the Hessian before it, if the gradient there agrees that this is the end."""
+    here, decrement = solution.local, solution.decrement
+    grad = last.gradient(solution.x + direction)
+    left = _decrement(grad, here.hessian)
+    # Had the Hessian not changed, nothing would be left: a change by a share of itself leaves half of that of the step.
+    if not (left <= tol and 4 * left <= last.hessian_tol**2 * decrement):
+        return None
+    value = here.value + float((here.grad + grad) @ direction) / 2  # to the third order in the step
+    return solution._replace(
+        x=solution.x + direction,
+        local=Local(value, grad, here.hessian),
+        decrement=left,
+        nonlinearity=left / decrement**2,
+    )
 
 
 def _last_step(expand: Expand, solution: Solution, direction: Array, hessian_tol: float, report: Report) -> Solution:
@@ -221,16 +254,16 @@ class Metric:
 
 
 class Start(NamedTuple):
-    """A point near the minimum, a matrix near the Hessian there, and how far a Newton step can be trusted."""
+    """A point that is likely to be near the minimum."""
 
     x: Array  # (d,)
-    metric: PSD
-    nonlinearity: float  # κ²
     fallback: Array  # where to start if x turns out to be no place to start from
+    metric: PSD | None = None  # near the Hessian at x, if such a matrix is known
+    nonlinearity: float = np.inf  # κ²
 
 
-def approach(gradient: Callable[[Array], Array], start: Start, *, tol: float, most: int) -> Array:
-    """Come close to the minimum of a convex function by gradients alone, in the metric of a start.
+def approach(gradient: Gradient, x: Array, metric: PSD, *, tol: float, most: int) -> Array:
+    """Come close to the minimum of a convex function by gradients alone, in the metric of a matrix near its Hessian.
 
     Ends at a point where δ² is likely to be at most `tol`, as it falls from step to step; or where steps have stopped
     to help, and the Hessian is needed.
@@ -238,7 +271,9 @@ def approach(gradient: Callable[[Array], Array], start: Start, *, tol: float, mo
     Parameters
     ----------
     gradient : function of an (d,) array
-    start : Start
+    x : (d,) array
+        Where to start.
+    metric : PSD
     tol : float
         Goal for δ², in the metric.
     most : int
@@ -251,19 +286,19 @@ def approach(gradient: Callable[[Array], Array], start: Start, *, tol: float, mo
     Examples
     --------
     >>> H = np.array([[2.0, 0.5], [0.5, 1.0]])
-    >>> start = Start(np.array([3.0, 4.0]), PSD.of(1.1 * H, "near H"), nonlinearity=0.0, fallback=np.zeros(2))
-    >>> bool(np.abs(approach(lambda x: H @ x, start, tol=1e-10, most=10)).max() < 1e-5)
+    >>> near = PSD.of(1.1 * H, "near H")
+    >>> bool(np.abs(approach(lambda x: H @ x, np.array([3.0, 4.0]), near, tol=1e-10, most=10)).max() < 1e-5)
     True
     """
-    x, metric, g = start.x, Metric(start.metric), gradient(start.x)
-    step = -metric.solve(g)
+    learnt, g = Metric(metric), gradient(x)
+    step = -learnt.solve(g)
     decrement, rate = float(-g @ step), _FIRST_RATE
     for _ in range(most - 1):
         if rate * decrement <= tol:
             break
         there = gradient(x + step)
-        metric = metric.learn(step, there - g)
-        next_step = -metric.solve(there)
+        learnt = learnt.learn(step, there - g)
+        next_step = -learnt.solve(there)
         rate = float(-there @ next_step) / decrement
         if not rate < 1:  # or not a number: the step was no good
             return x

@@ -40,7 +40,7 @@ class CostModel:
     newton_passes: int = 5
     """With the Hessian. Six or seven were measured, from zero on well-posed problems: with five a sample must pay."""
     gradient_passes: int = 3
-    """At most. Each leaves a tenth of the distance to the mode, or less, so that three leave a hundredth of a standard
+    """At most, before the Hessian; one more confirms the last step. Each leaves a tenth of the distance to the mode, or less, so that three leave a hundredth of a standard
     deviation: two labels, counts or several classes, well or ill conditioned."""
     sampling: float = 1e6
     """Cost of drawing a sample and of all else that does not grow with the rows: some milliseconds."""
@@ -50,8 +50,8 @@ class CostModel:
     sample_shares: tuple[int, int] = (20, 5)
     """But at least one row in 20, as that costs little, and at most one in 5."""
     most_numbers: int = 10_000_000
-    """In a sample, rows times columns, unless `fewest_per_weight` asks for more: 80 MB. It is held in memory, on Dask by
-    the client."""
+    """In a sample, rows times columns, unless `fewest_per_weight` asks for more: 80 MB. It is held in memory, with Dask
+    in that of the client."""
     fewest_per_weight: int = 20
     """Rows for each weight with which there is a sample at all: with fewer, its Hessian would be of no use."""
     rough_share: int = 8
@@ -74,8 +74,11 @@ class CostModel:
     """Relative, of the Hessian where Newton from a plain start ends, beside that of the mode: covariances are off by
     it. With few rows another Hessian costs nothing that anybody would notice."""
     hessian_error: float = 1e-4
-    """The same where gradients came first: standard deviations are right to 5e-5 of themselves, a tenth of what Laplace
-    itself is off by with so many rows, and less."""
+    """The same where gradients came first, measured along the last step: standard deviations are right to about 5e-5 of
+    themselves, a tenth of what Laplace itself is off by with so many rows, and less."""
+
+    nonlinearity_margin: float = 2.0
+    """By which κ² is taken to be larger than measured: a last step that is not confirmed costs a gradient."""
 
     quadratic_numbers: int = 100_000
     """Rows times weights from which on prior scales are searched over a quadratic in the likelihood's place, with a few
@@ -95,7 +98,7 @@ class CostModel:
         largest = max(fewest, self.most_numbers * classes // n_weights)
         size = int(min(max(self.rows_per_weight * weights, least), most, largest))
         saved = self.newton_passes - 1 - self.newton_passes * size / n_rows
-        gain = n_rows * n_weights * (saved * self.hessian(n_weights) - self.gradient_passes)
+        gain = n_rows * n_weights * (saved * self.hessian(n_weights) - self.gradient_passes - 1)
         sizes = []
         while gain >= self.sampling and fewest <= size <= min(largest, n_rows // 2):
             sizes.append(size)
@@ -107,11 +110,15 @@ class CostModel:
         return -(-self.fewest_per_weight * n_weights // min(2, classes))
 
     def last_distance(self, nonlinearity: float, tol: float) -> float:
-        """Squared distance to the mode from which the last step may be taken, with the Hessian before it.
+        """Squared distance to the mode from which a last step is tried, with the Hessian before it.
 
-        Over a Newton step from δ² the Hessian changes by κδ of itself, and κ²(δ²)² is left of the squared distance. κ,
-        that of the sample, is known to a factor of two.
+        Over a Newton step from δ² the Hessian changes by 2κδ of itself, and κ²(δ²)² is left of the squared distance. κ²
+        is that of a sample, right to a factor of two where measured, but far too small for rows that are not in it: a
+        gradient confirms the step.
         """
+        nonlinearity *= self.nonlinearity_margin
+        if nonlinearity == 0:
+            return float("inf")
         return float(min((self.hessian_error / 2) ** 2 / nonlinearity, (tol / nonlinearity) ** 0.5))
 
 

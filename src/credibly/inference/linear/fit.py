@@ -240,7 +240,7 @@ def _laplace(problem: Problem, theta: Array, near: Approximation | None, *, brie
         return best_laplace(objective, problem.start, problem.controls)
     start: Array | Start = near.q.mean
     if objective.log_concave and sample_sizes(objective, near.q.mean.size):
-        start = Start(near.q.mean, near.q.precision, near.nonlinearity, fallback=near.q.mean)
+        start = Start(near.q.mean, near.q.mean, near.q.precision, near.nonlinearity)
     return laplace(objective, start, problem.controls)
 
 

@@ -106,7 +106,8 @@ def gradient_block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
     rows, intercept = block.counted, W.shape[1] > block.X.shape[1]
     one = isinstance(likelihood, Likelihood)
     grad = likelihood.grad(rows.y, scores(rows, W) if one else class_scores(rows.X, W))
-    return (by_weights(rows.X, _weighted(grad, rows.weight), intercept=intercept),)
+    with np.errstate(invalid="ignore"):  # an infinite gradient of a row: the search steps back from where it is
+        return (by_weights(rows.X, _weighted(grad, rows.weight), intercept=intercept),)
 
 
 def expected_block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
