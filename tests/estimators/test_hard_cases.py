@@ -73,7 +73,7 @@ def test_a_column_that_few_of_many_rows_carry_is_known_as_well_as_newton_finds(v
         H = (Z * (p * (1 - p))[:, None]).T @ Z + np.diag(prior_precision)
         w = w - np.linalg.solve(H, Z.T @ (p - y) + prior_precision * w)
     sd = np.sqrt(np.diag(np.linalg.solve(H, np.eye(3))))
-    assert_allclose(model.posterior_.mean, w, rtol=0, atol=1e-5 * sd)  # tol, squared standard deviations
+    assert_allclose(model.posterior_.mean, w, rtol=0, atol=1e-5 * sd.min())  # tol, squared
     assert_allclose(model.posterior_.std, sd, rtol=1e-4)  # COSTS.hessian_error
 
 

@@ -63,7 +63,7 @@ def problem(kind: str, likelihood=None, n=100_000, d=10, silent=5) -> tuple[Obje
 )
 def test_many_rows_are_passed_some_fifteen_times_and_the_gradient_is_zero(kind, likelihood, most):
     objective, priors = problem(kind, likelihood, d=6 if isinstance(likelihood, Categorical) else 10)
-    best = maximise_evidence(objective, priors)
+    best = maximise_evidence(objective, priors, Controls(tol=1e-10))
     assert PASSES["passes"] <= most
     assert best.status in (Status.CONVERGED, Status.SCALE_AT_BOUND)
     with_prior = replace(objective, prior=priors.prior(best.theta))
@@ -76,7 +76,7 @@ def test_many_rows_are_passed_some_fifteen_times_and_the_gradient_is_zero(kind, 
 @pytest.mark.parametrize("kind", ["empirical", "ard"])
 def test_the_scales_are_those_of_the_exact_search(kind):
     objective, priors = problem(kind, n=50_000, d=5, silent=2)
-    best = maximise_evidence(objective, priors)
+    best = maximise_evidence(objective, priors, Controls(tol=1e-10))
     few = PASSES["passes"]
     surface = _EvidenceSurface(objective, priors, Controls())
     exact = root_uphill(surface, 0.0) if kind == "empirical" else settled(surface, climbed(surface, np.zeros(5)))
@@ -87,7 +87,7 @@ def test_the_scales_are_those_of_the_exact_search(kind):
 
 def test_columns_without_any_effect_are_switched_off():
     objective, priors = problem("empirical", silent=10)
-    best = maximise_evidence(objective, priors)
+    best = maximise_evidence(objective, priors, Controls(tol=1e-10))
     assert best.status is Status.SCALE_AT_BOUND
     assert_allclose(best.theta, LOG_BOUNDS[0])
     assert PASSES["passes"] <= 12

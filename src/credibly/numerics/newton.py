@@ -46,6 +46,7 @@ class LastStep(NamedTuple):
     gradient: Gradient
     near: float  # δ² from which on it is tried
     hessian_tol: float  # relative change of the Hessian over the step that is let pass
+    nonlinearity: float = np.inf  # κ², if it is known before a full step shows it
 
 
 # --- Newton ---------------------------------------------------------------------------------------
@@ -98,7 +99,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
     <Status.CONVERGED: 'Converged.'>
     """
     here = expand(x)
-    last_decrement, replaced, nonlinearity = np.inf, False, np.inf
+    last_decrement, replaced, nonlinearity = np.inf, False, np.inf if last is None else last.nonlinearity
     for step in range(max_steps + 1):
         direction = -here.hessian.solve(here.grad)
         decrement = float(-here.grad @ direction)
@@ -109,9 +110,10 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
         floor = at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact)
         settled = floor or replaced or (decrement <= tol and nonlinearity * decrement <= hessian_tol**2)
         if last is not None and not settled and decrement <= max(last.near, tol):
-            solution = _confirmed_step(last, Solution(x, here, Status.CONVERGED, step + 1, decrement), direction, tol)
-            if solution is not None:
-                return solution
+            solution = Solution(x, here, Status.CONVERGED, step + 1, decrement, nonlinearity)
+            confirmed = _confirmed_step(last, solution, direction, tol)
+            if confirmed is not None:
+                return confirmed
         if decrement <= tol or floor:
             solution = Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, nonlinearity)
             if floor or here.replaced:
@@ -146,7 +148,6 @@ def _confirmed_step(last: LastStep, solution: Solution, direction: Array, tol: f
         x=solution.x + direction,
         local=Local(value, grad, here.hessian),
         decrement=left,
-        nonlinearity=left / decrement**2,
     )
 
 

@@ -72,7 +72,7 @@ def _search(objective: Objective, start: Array | Start, controls: Controls, cost
             return search(start.x)
         near = costs.last_distance(start.nonlinearity, controls.tol)
         x = approach(objective.gradient, start.x, start.metric, tol=near, most=costs.gradient_passes)
-        return search(x, last=LastStep(objective.gradient, near, costs.hessian_error))
+        return search(x, last=LastStep(objective.gradient, near, costs.hessian_error, start.nonlinearity))
     except NotPositiveDefinite:  # so far out that all curvature is rounded away, or has overflowed
         return search(start.fallback)
 
