@@ -160,7 +160,7 @@ def test_blocks_and_threads_do_not_matter():
     X, y = toy(3000, 3, 3)
     one = BayesianLogisticRegression(prior=PRIOR, n_jobs=1).fit(X, y).loo_log_proba_
     two = BayesianLogisticRegression(prior=PRIOR, n_jobs=2).fit(X, y).loo_log_proba_
-    assert_allclose(one, two, rtol=1e-10)  # not to the last bit: the second fit may be the first with a compiled kernel
+    assert_allclose(one, two, rtol=1e-10)
 
 
 def test_without_the_rows_of_the_fit_there_is_none():

@@ -173,7 +173,7 @@ def test_a_fit_that_was_killed_goes_on(files: str, tmp_path: Path) -> None:
     rows = ParquetRows(files, target="label", features=["a", "b", "c", "d"], batch_rows=200)
     whole = BayesianLogisticRegression(n_jobs=1).fit(rows)
     resumed = BayesianLogisticRegression(n_jobs=1).fit(rows, resume=checkpoint)
-    np.testing.assert_allclose(resumed.posterior_.cov, whole.posterior_.cov, rtol=1e-10)  # NumPy or compiled
+    np.testing.assert_allclose(resumed.posterior_.cov, whole.posterior_.cov, rtol=1e-10)
     assert not checkpoint.exists()
 
 

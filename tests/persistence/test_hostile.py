@@ -205,6 +205,8 @@ VALUES: list[Any] = [
     *({"date": it} for it in (["yesterday"], [7], [], "2024-01-01", ["2024-02-30"])),
     {"datetime": ["2024-01-01T00:00:00"]},
     *({"set": it} for it in ([[1]], [{"set": []}], [{"dict": []}], 5, [{"array": 0}], [{"again": 0}], "abc")),
+    {"set": [number * (2**61 - 1) for number in range(10_001)]},  # all hash to zero
+    {"dict": [[number * (2**61 - 1), 0] for number in range(10_001)]},
     *({"dict": it} for it in ([[[], 2]], 5, [1], [[1]], [[1, 2, 3]], {"a": 1}, [[{"array": 0}, 1]])),
     *({"dict": [[key, 1]]} for key in ({"again": 0}, {"tuple": [{"tuple": [1]}]}, {"tuple": [{"again": 0}] * 2})),
     *({"tuple": it} for it in ({"a": 1}, "abc", 5, None)),

@@ -17,7 +17,9 @@ from typing import NamedTuple, TypeVar
 from threadpoolctl import LibController, ThreadpoolController
 
 WAITING_PER_THREAD = 2  # results held at a time: enough that no thread idles, few enough for memory
-FEW_ROWS = 1500  # of an n × n matrix: below that BLAS's threads bring little, and cost much on a busy machine
+# Of an n × n matrix. Measured: a second thread of BLAS takes a third off a Cholesky factor of 1,500 to 4,000 rows on an
+# idle machine, and on a busy one makes it ten times slower.
+FEW_ROWS = 3000
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -73,7 +73,7 @@ def refuse_large(family: ClassConditional[Any], n_columns: int, n_classes: int) 
 
 
 def in_long_blocks(rows: MemoryRows) -> MemoryRows:
-    """Longer blocks than those of Newton's compiled walk: NumPy calls that are too short make threads queue."""
+    """Longer blocks than those of a fit by Newton: NumPy calls that are too short make threads queue."""
     return rows.in_blocks(max(FEWEST_ROWS, BLOCK_NUMBERS // max(1, rows.X.shape[1])))
 
 

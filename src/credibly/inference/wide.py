@@ -179,8 +179,8 @@ class WideObjective:
         """P, (M,)."""
         c = at.curvature
         if isinstance(self.likelihood, Categorical):  # variances of the turned classes under the probabilities
-            away = self.turn - (c @ self.turn)[:, None]
-            c = at.weight[:, None] * np.einsum("nk,nkj->nj", c, away**2)
+            variances = c @ self.turn**2 - (c @ self.turn) ** 2
+            c = at.weight[:, None] * np.maximum(variances, 0.0)  # below zero by rounding; it moves only the speed
         point = self.prior.point if self.intercept else np.zeros_like(self.prior.point)
         squares = reduce(add, self.parts.map(lambda part, cut: _second_moments(part.X, c[cut], point)))
         H = squares.T * self.prior.scale**2

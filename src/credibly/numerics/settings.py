@@ -40,8 +40,9 @@ class CostModel:
     newton_passes: int = 5
     """With the Hessian. Six or seven were measured, from zero on well-posed problems: with five a sample must pay."""
     gradient_passes: int = 3
-    """At most, before the Hessian; one more confirms the last step. Each leaves a tenth of the distance to the mode, or less, so that three leave a hundredth of a standard
-    deviation: two labels, counts or several classes, well or ill conditioned."""
+    """At most, before the Hessian; one more confirms the last step. Each leaves a tenth of the distance to the mode, or
+    less, so that three leave a hundredth of a standard deviation: two labels, counts or several classes, well or ill
+    conditioned."""
     sampling: float = 1e6
     """Cost of drawing a sample and of all else that does not grow with the rows: some milliseconds."""
 

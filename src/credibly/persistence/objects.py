@@ -50,6 +50,7 @@ FOREIGN = {
 OWN_CLASS = re.compile(rf"credibly\.({'|'.join(ROOMS)})(\.[a-z][a-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 ATTRIBUTE = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SCALAR_TYPE = re.compile(r"[<>|][biufcmM]\d{1,2}(\[\d{0,9}[a-zA-Zμ]+\])?", re.ASCII)
+MOST_NUMBERS = 10_000  # keys of one dict, or items of one set, that are no text: so many that hash alike take a second
 MALFORMED = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)  # raised by parts of the wrong kind
 
 
@@ -205,12 +206,33 @@ def _naive(moment: Any) -> Any:
     return moment
 
 
-def _check_keys(keys: Iterable[Any]) -> None:
+def _check_keys(keys: Sequence[Any]) -> None:
     """Keys are plain values, or tuples of them: those of nested objects could take for ever to hash."""
     plain = (type(None), bool, int, str, float, date, np.generic, Enum)
     for key in keys:
         if not all(isinstance(part, plain) for part in (key if type(key) is tuple else (key,))):
             raise ValueError(f"a key of a dict or an item of a set is a {type(key).__name__}, not a plain value")
+    if too_many := _too_many(keys):
+        raise ValueError(too_many)
+
+
+def _too_many(keys: Iterable[Any]) -> str:
+    """Numbers may be chosen so that all have one hash; text is hashed by a secret of the process."""
+    if sum(type(key) is not str for key in keys) <= MOST_NUMBERS:
+        return ""
+    return f"more than {MOST_NUMBERS:,} keys of a dict, or items of a set, are not text"
+
+
+def _set_parts(items: set[Any]) -> list[Any]:
+    if too_many := _too_many(items):
+        raise InputError(too_many)
+    return sorted(items, key=lambda item: (type(item).__name__, repr(item)))
+
+
+def _dict_parts(value: dict[Any, Any]) -> list[Any]:
+    if too_many := _too_many(value):
+        raise InputError(too_many)
+    return [[key, it] for key, it in value.items()]
 
 
 def _build_set(*items: Any) -> set[Any]:
@@ -219,7 +241,7 @@ def _build_set(*items: Any) -> set[Any]:
 
 
 def _build_dict(*pairs: Any) -> dict[Any, Any]:
-    _check_keys(key for key, _ in pairs)
+    _check_keys([key for key, _ in pairs])
     return dict(pairs)
 
 
@@ -228,8 +250,8 @@ KINDS = {
     "date": Kind(date, lambda value: [value.isoformat()], date.fromisoformat),
     "scalar": Kind(np.generic, lambda value: [value.dtype.str, value.tobytes().hex()], _build_scalar),
     "tuple": Kind(tuple, list, lambda *items: items),
-    "set": Kind(set, lambda items: sorted(items, key=lambda item: (type(item).__name__, repr(item))), _build_set),
-    "dict": Kind(dict, lambda value: [[key, it] for key, it in value.items()], _build_dict),
+    "set": Kind(set, _set_parts, _build_set),
+    "dict": Kind(dict, _dict_parts, _build_dict),
     "objects": Kind(np.ndarray, _objects_parts, _build_objects),
     "distribution": Kind(type(stats.norm()), _distribution_parts, _build_distribution),
     "timestamp": Kind(None, lambda moment: [_naive(moment).to_datetime64()], _build_timestamp),
