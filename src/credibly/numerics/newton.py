@@ -136,7 +136,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
 
 
 def _confirmed_step(last: LastStep, solution: Solution, direction: Array, tol: float) -> Solution | None:
-    """The solution a Newton step further, with the Hessian before it, if the gradient there says that this is the end."""
+    """The solution a step further, with the Hessian before it, if the gradient there says that this is the end."""
     here, decrement = solution.local, solution.decrement
     grad = last.gradient(solution.x + direction)
     left = _decrement(grad, here.hessian)
