@@ -33,7 +33,7 @@ from credibly.inference.linear.spec import INFERENCES, Data, LinearSpec, PriorCh
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.priors import Jeffreys, Normal, StudentT
 from credibly.numerics.arrays import Array
-from credibly.numerics.settings import ManyWeights
+from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 from credibly.numerics.status import Report, Status, silent
 
 PRIOR_CHOICES = (
@@ -77,7 +77,7 @@ def check_inference(choice: object) -> None:
 class LinearModel(ExportMixin, BaseEstimator):
     """From clean rows to a `LinearFit`, and what follows from it; subclasses read rows and choose the likelihood."""
 
-    _many_weights: ClassVar[ManyWeights] = ManyWeights()
+    _many_weights: ClassVar[ManyWeights] = MANY_WEIGHTS
 
     prior: PriorChoice
     fit_intercept: bool

@@ -26,7 +26,7 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.sampling import Chains
-from credibly.numerics.settings import ManyWeights
+from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 
 
 @dataclass(frozen=True)
@@ -263,7 +263,7 @@ class DrawnPosterior(WeightPosterior):
         return np.asarray(self.draws[rng.integers(len(self.draws), size=size)])
 
 
-def refuse_covariance(n_weights: int, limits: ManyWeights = ManyWeights()) -> None:
+def refuse_covariance(n_weights: int, limits: ManyWeights = MANY_WEIGHTS) -> None:
     """Refuse a matrix of all pairs of weights that is too large to look at."""
     if n_weights > limits.largest_matrix:
         raise InputError(
