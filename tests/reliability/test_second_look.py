@@ -123,7 +123,7 @@ def test_names_of_columns_and_files_are_text(tmp_path: Path) -> None:
     for no_path in (None, 5):
         with pytest.raises(InputError, match="Expected the name of a file"):
             model.predict_to(X, no_path)
-    with pytest.raises(InputError, match="no null"):
+    with pytest.raises(InputError, match="null character"):
         save(model, tmp_path / "a\0b")
 
 
