@@ -19,13 +19,14 @@ coordinate of a before the data, one more column ρ makes its predictions exact,
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.linalg import qr
 from scipy.sparse import csr_array
 
-from credibly.data.threads import blas_threads
+from credibly.data.threads import blas_threads, interruptible
 from credibly.errors import InputError
 from credibly.inference.contrasts import centring
 from credibly.inference.frame import Frame
@@ -36,6 +37,7 @@ from credibly.numerics.linalg import PSD, DesignMatrix
 from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 from credibly.numerics.special import LOG_2PI
 
+LONG_NUMBERS = 10_000_000  # in a basis whose making takes seconds: Ctrl-C is not to wait for it
 DENSE_NUMBERS = 4_000_000  # of sparse rows, or of columns, held densely at a time: 32 megabytes
 DEPENDENT = 1e-12  # of a row's length: what is left of it outside a space to which it belongs, but for rounding
 
@@ -79,7 +81,8 @@ class RowSpace(Frame):
         columns = np.union1d(plain._occurring(X), np.flatnonzero(directions.any(axis=0)))
         vectors = np.concatenate([plain._whitened(X, columns), directions[:, columns]])
         with blas_threads(len(vectors), None):
-            Q, R = qr(vectors.T, mode="economic", overwrite_a=True, check_finite=False)
+            factorise = partial(qr, vectors.T, mode="economic", overwrite_a=True, check_finite=False)
+            Q, R = interruptible(factorise) if vectors.size >= LONG_NUMBERS else factorise()
         space = replace(plain, columns=columns, basis=Q)
         return Spanned(space, np.ascontiguousarray(R[:, : X.shape[0]].T))
 
