@@ -132,7 +132,9 @@ class RowSpace(Frame):
         """Some columns of V, densely."""
         if isinstance(X, csr_array):
             return np.asarray(X[:, columns].toarray() * self.spread[columns])
-        return np.asarray((X[:, columns] - self.center[columns]) * self.spread[columns])
+        V: Array = (X if len(columns) == X.shape[1] else X[:, columns]) - self.center[columns]
+        V *= self.spread[columns]
+        return V
 
     def _occurring(self, X: DesignMatrix) -> Codes:
         """Columns in which some row is not zero."""
