@@ -1,6 +1,8 @@
 """Threads, BLAS and processes: what is borrowed is given back, and nothing waits for ever."""
 
 import multiprocessing
+import os
+import signal
 import threading
 import time
 from contextlib import ExitStack, suppress
@@ -19,6 +21,7 @@ from credibly.data.threads import (
     blas_threads,
     default_threads,
     in_order,
+    interruptible,
     single_threaded_blas,
 )
 from helpers import ended
@@ -366,3 +369,20 @@ def test_a_child_forked_while_another_thread_holds_the_lock_does_not_wait_for_it
     assert queue.get(timeout=30)
     child.join(30)
     assert child.exitcode == 0
+
+
+def test_ctrl_c_does_not_wait_for_the_end_of_a_long_call():
+    assert interruptible(lambda: 5) == 5
+    ctrl_c = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    started = threading.Event()
+
+    def work():
+        started.set()
+        time.sleep(3.0)
+
+    ctrl_c.start()
+    begin = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        interruptible(work)
+    assert started.is_set()
+    assert time.perf_counter() - begin < 2.0

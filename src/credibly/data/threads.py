@@ -203,3 +203,14 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int
         for future in waiting:
             future.cancel()
         wait(waiting)
+
+
+def interruptible(work: Callable[[], Result]) -> Result:
+    """work(), a call of many seconds that has no side effects, on a thread of the pool.
+
+    Python sees Ctrl-C between two calls only. The thread that asks merely waits, which Ctrl-C ends at once; the call
+    goes on unheard.
+    """
+    if getattr(_thread, "in_pool", False):
+        return work()
+    return _pool(default_threads()).submit(copy_context().run, work).result()

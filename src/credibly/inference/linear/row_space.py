@@ -20,6 +20,7 @@ coordinate of a before the data, one more column ρ makes its predictions exact,
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +30,7 @@ from scipy.sparse import csr_array
 from credibly.data.columns import Columns
 from credibly.data.memory import refuse_beyond_memory
 from credibly.data.rows import Block, MemoryRows, Rows, joined
-from credibly.data.threads import blas_threads
+from credibly.data.threads import blas_threads, interruptible
 from credibly.errors import InputError
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.linear.design import Standardization
@@ -41,6 +42,7 @@ from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD, DesignMatrix
 from credibly.numerics.special import LOG_2PI
 
+LONG_NUMBERS = 10_000_000  # in a basis whose making takes seconds: Ctrl-C is not to wait for it
 DENSE_NUMBERS = 4_000_000  # of sparse rows, or of columns, held densely at a time: 32 megabytes
 DEPENDENT = 1e-12  # of a row's length: what is left of it outside a space to which it belongs, but for rounding
 BASIS_ARRAYS = 2  # as large as the basis, while it is made: the rows whitened, and itself
@@ -120,8 +122,11 @@ class RowSpace:
 
     def _whitened(self, X: DesignMatrix, columns: Codes) -> Array:
         """Some columns of V, densely."""
-        chosen = X[:, columns].toarray() if isinstance(X, csr_array) else X[:, columns]
-        return np.asarray((chosen - self.center[columns]) * self.spread[columns])
+        every = len(columns) == X.shape[1]
+        chosen = X[:, columns].toarray() if isinstance(X, csr_array) else X if every else X[:, columns]
+        V: Array = chosen - self.center[columns]
+        V *= self.spread[columns]
+        return V
 
     # --- weights ---------------------------------------------------------------------------------------------
 
@@ -226,7 +231,8 @@ def spanned(X: DesignMatrix, center: Array, prior: IndependentPrior, *, intercep
     columns = np.union1d(occurring(X), np.flatnonzero(directions.any(axis=0) | (center != 0)))
     vectors = np.concatenate([plain._whitened(X, columns), directions[:, columns]])
     with blas_threads(len(vectors), None):
-        Q, R = qr(vectors.T, mode="economic", overwrite_a=True, check_finite=False)
+        factorise = partial(qr, vectors.T, mode="economic", overwrite_a=True, check_finite=False)
+        Q, R = interruptible(factorise) if vectors.size >= LONG_NUMBERS else factorise()
     return Spanned(replace(plain, columns=columns, basis=Q), np.ascontiguousarray(R[:, : X.shape[0]].T))
 
 
