@@ -231,7 +231,9 @@ def test_laplace_agrees_with_the_pima_models_of_friel_and_wyse(columns, tau, ddo
     case = refload.load("bayes_linear", SHARED / "data" / "reference")["cases"][name]
     X, y = pima(columns)
     X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=ddof)
-    model = BayesianLogisticRegression(prior=Normal(scale=tau**-0.5, intercept_scale=tau**-0.5), inference="laplace").fit(X, y)
+    model = BayesianLogisticRegression(
+        prior=Normal(scale=tau**-0.5, intercept_scale=tau**-0.5), inference="laplace"
+    ).fit(X, y)
     assert_allclose(model.log_evidence_, case["laplace_logZ"], rtol=1e-8)
     assert_allclose(model.posterior_.mean, intercept_last(case["map"]), rtol=1e-6)  # their optimiser's
 

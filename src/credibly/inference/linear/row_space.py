@@ -233,7 +233,8 @@ def spanned(X: DesignMatrix, center: Array, prior: IndependentPrior, *, intercep
     with blas_threads(len(vectors), None):
         factorise = partial(qr, vectors.T, mode="economic", overwrite_a=True, check_finite=False)
         Q, R = interruptible(factorise) if vectors.size >= LONG_NUMBERS else factorise()
-    return Spanned(replace(plain, columns=columns, basis=Q), np.ascontiguousarray(R[:, : X.shape[0]].T))
+    basis = np.asarray(Q, dtype=np.float64)
+    return Spanned(replace(plain, columns=columns, basis=basis), np.ascontiguousarray(R[:, : X.shape[0]].T))
 
 
 def occurring(X: DesignMatrix) -> Codes:
