@@ -83,7 +83,7 @@ class RowSpace(Frame):
         with blas_threads(len(vectors), None):
             factorise = partial(qr, vectors.T, mode="economic", overwrite_a=True, check_finite=False)
             Q, R = interruptible(factorise) if vectors.size >= LONG_NUMBERS else factorise()
-        space = replace(plain, columns=columns, basis=Q)
+        space = replace(plain, columns=columns, basis=np.asarray(Q, dtype=np.float64))
         return Spanned(space, np.ascontiguousarray(R[:, : X.shape[0]].T))
 
     @property
