@@ -1,1 +1,0 @@
-"""How far an approximation can be trusted: importance weights by the posterior itself."""
