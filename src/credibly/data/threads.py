@@ -208,9 +208,12 @@ def in_order(work: Callable[[Item], Result], items: Iterable[Item], threads: int
 def interruptible(work: Callable[[], Result]) -> Result:
     """work(), a call of many seconds that has no side effects, on a thread of the pool.
 
-    Python sees Ctrl-C between two calls only. The thread that asks merely waits, which Ctrl-C ends at once; the call
-    goes on unheard.
+    Python sees Ctrl-C between two calls only. The thread that asks merely waits, a tenth of a second at a time, which
+    Ctrl-C ends; the call goes on unheard.
     """
     if getattr(_thread, "in_pool", False):
         return work()
-    return _pool(default_threads()).submit(copy_context().run, work).result()
+    future = _pool(default_threads()).submit(copy_context().run, work)
+    while not wait([future], timeout=0.1).done:
+        pass
+    return future.result()
