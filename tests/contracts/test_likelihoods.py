@@ -4,6 +4,7 @@ The family likelihoods of generalised linear models have targets that are no lab
 """
 
 import inspect
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -369,6 +370,26 @@ def test_averages_of_log_p_broadcast(likelihood):
         assert part.shape == (2, 3, 4)
     one = likelihood.averaged(1.0, m[2, 0], 50.0)
     assert_allclose([part[1, 2, 3] for part in whole], one, rtol=1e-13, atol=1e-14)
+
+
+@EVERY
+@BOTH_LABELS
+def test_rows_of_other_widths_change_no_average(likelihood, y):
+    """Rows of two variances side by side, no variance among them, are what each is in a table of its own."""
+    variances = [0.0, 1e-12, 1e-3, 0.3, 4.0, 50.0, 1e4]
+    for v, w in itertools.combinations(variances, 2):
+        both = np.array([v, w])
+        for average in (likelihood.averaged, likelihood.tilted):
+            whole = average(y, 0.3, both)
+            for row in (0, 1):
+                one = average(y, 0.3, both[row : row + 1])
+                for part, alone in zip(whole, one, strict=True):
+                    assert_allclose(part[row], alone[0], rtol=1e-12, atol=1e-14)
+        assert_allclose(
+            likelihood.log_average(y, 0.3, both),
+            [likelihood.log_average(y, 0.3, variance) for variance in both],
+            rtol=1e-12,
+        )
 
 
 @EVERY

@@ -1,6 +1,5 @@
 """Laplace in weight space: the Gaussian at the posterior mode, with the curvature found there."""
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from credibly.inference.posterior import Gaussian, InferenceResult
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import pivots_above
-from credibly.numerics.newton import LastStep, Start, approach, newton
+from credibly.numerics.newton import Start, minimize, newton
 from credibly.numerics.settings import COSTS, CostModel
 from credibly.numerics.status import Local, Report, Solution, Status, silent
 
@@ -55,28 +54,7 @@ def laplace(
     PRML eq. 4.137, 4.142–4.144 (the determinant is of an M×M matrix and M counts weights, not rows: misprint E-38
     of docs/theory.md).
     """
-    return result_at(objective, _search(objective, start, controls, costs))
-
-
-def _search(objective: Objective, start: Array | Start, controls: Controls, costs: CostModel) -> Solution:
-    search = partial(
-        newton,
-        objective.expand,
-        tol=controls.tol,
-        max_steps=controls.max_steps,
-        hessian_tol=costs.newton_hessian_error,
-        report=controls.report,
-    )
-    if not isinstance(start, Start):
-        return search(start)
-    try:
-        if start.metric is None:
-            return search(start.x)
-        near = costs.last_distance(start.nonlinearity, controls.tol)
-        x = approach(objective.gradient, start.x, start.metric, tol=near, most=costs.gradient_passes)
-        return search(x, last=LastStep(objective.gradient, near, costs.hessian_error, start.nonlinearity))
-    except NotPositiveDefinite:  # so far out that all curvature is rounded away, or has overflowed
-        return search(start.fallback)
+    return result_at(objective, minimize(objective, start, **controls._asdict(), costs=costs))
 
 
 def result_at(objective: Objective, solution: Solution) -> InferenceResult:

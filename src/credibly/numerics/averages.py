@@ -584,7 +584,7 @@ def _by_width(s: Array, edges: Sequence[float], cells: Sequence[int]) -> Iterato
     for block in row_blocks(len(s), cells[0]):
         exceeded = np.searchsorted(edges, s[block])
         least, most = int(exceeded.min()), int(exceeded.max())
-        if most in (least, 1):  # the commonest cases, without copying; a finer rule than needed does no harm
+        if least == most:  # the commonest case, without copying
             for part in row_blocks(block.stop - block.start, cells[min(most, len(cells) - 1)]):
                 yield most, slice(block.start + part.start, block.start + part.stop)
             continue

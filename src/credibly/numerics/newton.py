@@ -20,20 +20,25 @@ s, y  a step, and by how much the gradient changed over it             (d,)
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from credibly.errors import NotPositiveDefinite
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
+from credibly.numerics.settings import COSTS, CostModel
 from credibly.numerics.status import Local, Report, Solution, Status, silent
 
 ARMIJO = 1e-4  # share of the predicted decrease that a step must deliver (Nocedal & Wright 2006, eq. 3.4)
 HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
-MOST_LAST_STEPS = 4  # from the goal on: each squares what is left
+# From the goal on. Most often one or two: each squares what is left. But where a few rows are so far out that their
+# curvature is rounded away beside the prior's, a step moves their scores by one, and δ² falls by a factor of e.
+MOST_LAST_STEPS = 40
 # Error of a sum over rows, relative to it. No larger than that: steps may go uphill by it.
 _ROUNDING = 16 * float(np.finfo(float).eps)
+_NOWHERE = 1e-24  # squared decrement of a step that is rounding: 12 digits of a standard deviation are there
 _VALUES_TOO_NOISY = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 
 Expand = Callable[[Array], Local]
@@ -46,7 +51,7 @@ class LastStep(NamedTuple):
     gradient: Gradient
     near: float  # δ² from which on it is tried
     hessian_tol: float  # relative change of the Hessian over the step that is let pass
-    nonlinearity: float = np.inf  # κ², if it is known before a full step shows it
+    nonlinearity: float = np.inf  # κ², as the solution tells it where no full step has shown it
 
 
 # --- Newton ---------------------------------------------------------------------------------------
@@ -99,7 +104,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
     <Status.CONVERGED: 'Converged.'>
     """
     here = expand(x)
-    last_decrement, replaced, nonlinearity = np.inf, False, np.inf if last is None else last.nonlinearity
+    last_decrement, replaced, nonlinearity = np.inf, False, np.inf
     for step in range(max_steps + 1):
         direction = -here.hessian.solve(here.grad)
         decrement = float(-here.grad @ direction)
@@ -108,9 +113,10 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
         if 0 < last_decrement < np.inf:
             nonlinearity = decrement / last_decrement / last_decrement
         floor = at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact)
-        settled = floor or replaced or (decrement <= tol and nonlinearity * decrement <= hessian_tol**2)
-        if last is not None and not settled and decrement <= max(last.near, tol):
-            solution = Solution(x, here, Status.CONVERGED, step + 1, decrement, nonlinearity)
+        settled = decrement <= tol and (nonlinearity * decrement <= hessian_tol**2 or decrement <= _NOWHERE)
+        if last is not None and not (settled or floor or replaced) and decrement <= max(last.near, tol):
+            known = nonlinearity if nonlinearity < np.inf else last.nonlinearity
+            solution = Solution(x, here, Status.CONVERGED, step + 1, decrement, known)
             confirmed = _confirmed_step(last, solution, direction, tol)
             if confirmed is not None:
                 return confirmed
@@ -118,7 +124,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
             solution = Solution(x, here, _goal_reached(here, replaced), step + 1, decrement, nonlinearity)
             if floor or here.replaced:
                 return solution
-            if nonlinearity * decrement <= hessian_tol**2:
+            if settled:
                 # not evaluated: the quadratic's value and gradient, and the Hessian of the step before
                 moved = Local(here.value - decrement / 2, np.zeros_like(x), here.hessian)
                 return solution._replace(x=x + direction, local=moved)
@@ -167,8 +173,9 @@ def _last_step(expand: Expand, solution: Solution, direction: Array, hessian_tol
         if there.replaced or not decrement < solution.decrement:  # rounding has the last word
             return solution
         report(solution.steps, there.value, decrement)
-        solution = solution._replace(x=x, local=there, steps=solution.steps + 1, decrement=decrement)
-        if not hessian_tol or solution.nonlinearity * decrement <= hessian_tol**2:
+        nonlinearity = decrement / solution.decrement / solution.decrement
+        solution = Solution(x, there, solution.status, solution.steps + 1, decrement, nonlinearity)
+        if not hessian_tol or nonlinearity * decrement <= hessian_tol**2:
             break
     return solution
 
@@ -307,3 +314,43 @@ def approach(gradient: Gradient, x: Array, metric: PSD, *, tol: float, most: int
         if rate > _SLOW:
             return x
     return x + step
+
+
+class Differentiable(Protocol):
+    """A function whose gradient alone is cheaper than its value, gradient and Hessian."""
+
+    def expand(self, x: Array) -> Local:
+        """Value, gradient and Hessian at x."""
+
+    def gradient(self, x: Array) -> Array:
+        """The gradient at x."""
+
+
+def minimize(
+    function: Differentiable,
+    start: Array | Start,
+    *,
+    tol: float,
+    max_steps: int,
+    report: Report = silent,
+    costs: CostModel = COSTS,
+) -> Solution:
+    """Minimize by Newton steps; from a start with a metric by gradients first, with one Hessian if all goes well."""
+    search = partial(
+        newton,
+        function.expand,
+        tol=tol,
+        max_steps=max_steps,
+        hessian_tol=costs.newton_hessian_error,
+        report=report,
+    )
+    if not isinstance(start, Start):
+        return search(start)
+    try:
+        if start.metric is None:
+            return search(start.x)
+        near = costs.last_distance(start.nonlinearity, tol)
+        x = approach(function.gradient, start.x, start.metric, tol=near, most=costs.gradient_passes)
+        return search(x, last=LastStep(function.gradient, near, costs.hessian_error, start.nonlinearity))
+    except NotPositiveDefinite:  # so far out that all curvature is rounded away, or has overflowed
+        return search(start.fallback)

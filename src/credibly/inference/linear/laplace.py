@@ -4,8 +4,6 @@ Few rows: damped Newton from the prior's centre. Many rows: the mode of a sample
 the metric of its Hessian, and one or two Hessians at the end. One cost model decides (`numerics.settings.CostModel`).
 """
 
-from functools import partial
-
 import numpy as np
 
 from credibly.errors import NotPositiveDefinite
@@ -15,7 +13,7 @@ from credibly.inference.linear.objective import Objective
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import pivots_above
-from credibly.numerics.newton import LastStep, Start, approach, newton
+from credibly.numerics.newton import Start, minimize, newton
 from credibly.numerics.settings import COSTS, CostModel
 from credibly.numerics.status import Local, Solution, Status
 
@@ -53,28 +51,7 @@ def laplace(
     """
     if not isinstance(start, Start):
         start = sampled_start(objective, start, costs)
-    return at_mode(objective, _search(objective, start, controls, costs))
-
-
-def _search(objective: Objective, start: Array | Start, controls: Controls, costs: CostModel) -> Solution:
-    search = partial(
-        newton,
-        objective.expand,
-        tol=controls.tol,
-        max_steps=controls.max_steps,
-        hessian_tol=costs.newton_hessian_error,
-        report=controls.report,
-    )
-    if not isinstance(start, Start):
-        return search(start)
-    try:
-        if start.metric is None:
-            return search(start.x)
-        near = costs.last_distance(start.nonlinearity, controls.tol)
-        x = approach(objective.gradient, start.x, start.metric, tol=near, most=costs.gradient_passes)
-        return search(x, last=LastStep(objective.gradient, near, costs.hessian_error, start.nonlinearity))
-    except NotPositiveDefinite:  # so far out that all curvature is rounded away, or has overflowed
-        return search(start.fallback)
+    return at_mode(objective, minimize(objective, start, **controls._asdict(), costs=costs))
 
 
 def at_mode(objective: Objective, solution: Solution) -> Approximation:
