@@ -38,7 +38,7 @@ HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
 MOST_LAST_STEPS = 40
 # Error of a sum over rows, relative to it. No larger than that: steps may go uphill by it.
 _ROUNDING = 16 * float(np.finfo(float).eps)
-_NOWHERE = 1e-24  # squared decrement of a step that is rounding: 12 digits of a standard deviation are there
+_NEGLIGIBLE = 1e-24  # squared decrement of a step by 1e-12 standard deviations, which is rounding
 _VALUES_TOO_NOISY = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 
 Expand = Callable[[Array], Local]
@@ -113,7 +113,7 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
         if 0 < last_decrement < np.inf:
             nonlinearity = decrement / last_decrement / last_decrement
         floor = at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact)
-        settled = decrement <= tol and (nonlinearity * decrement <= hessian_tol**2 or decrement <= _NOWHERE)
+        settled = decrement <= tol and _keeps_hessian(decrement, nonlinearity, hessian_tol)
         if last is not None and not (settled or floor or replaced) and decrement <= max(last.near, tol):
             known = nonlinearity if nonlinearity < np.inf else last.nonlinearity
             solution = Solution(x, here, Status.CONVERGED, step + 1, decrement, known)
@@ -175,9 +175,14 @@ def _last_step(expand: Expand, solution: Solution, direction: Array, hessian_tol
         report(solution.steps, there.value, decrement)
         nonlinearity = decrement / solution.decrement / solution.decrement
         solution = Solution(x, there, solution.status, solution.steps + 1, decrement, nonlinearity)
-        if not hessian_tol or nonlinearity * decrement <= hessian_tol**2:
+        if not hessian_tol or _keeps_hessian(decrement, nonlinearity, hessian_tol):
             break
     return solution
+
+
+def _keeps_hessian(decrement: float, nonlinearity: float, hessian_tol: float) -> bool:
+    """True where the step from here changes the Hessian by no more than `hessian_tol` of itself, κδ, or is rounding."""
+    return nonlinearity * decrement <= hessian_tol**2 or decrement <= _NEGLIGIBLE
 
 
 def _goal_reached(here: Local, replaced: bool) -> Status:
@@ -335,7 +340,19 @@ def minimize(
     report: Report = silent,
     costs: CostModel = COSTS,
 ) -> Solution:
-    """Minimize by Newton steps; from a start with a metric by gradients first, with one Hessian if all goes well."""
+    """Minimize by Newton steps; from a start with a metric by gradients first, with one Hessian if all goes well.
+
+    Parameters
+    ----------
+    function : Differentiable
+        What to minimize.
+    start : (d,) float array, or Start
+        A point; or one that a sample of the rows led to, the metric there, and where to begin if it is of no use.
+    tol, max_steps, report
+        As for `newton`.
+    costs : CostModel
+        How many gradients may come before the Hessian, and how well the Hessian must be known.
+    """
     search = partial(
         newton,
         function.expand,
