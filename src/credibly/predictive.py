@@ -14,8 +14,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from credibly.inference.conjugate import Joint, PlugInJoint
-from credibly.inference.drawn_posterior import DrawnScores
-from credibly.inference.posterior import Scores, normal_quantile
+from credibly.inference.gaussian import Scores, normal_quantile
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
 from credibly.model.likelihoods.families import NegativeBinomial, Poisson
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
@@ -24,7 +23,6 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.quadrature import gauss_hermite, normal_points
 from credibly.numerics.special import log_softmax, log_sum_exp
-from credibly.numerics.weighted_draws import weighted_quantiles
 
 QUANTILE_POINTS = 4096  # deterministic draws for quantiles of softmax probabilities: rank error of some 1e-3
 OBSERVATION_NODES = 40  # of the score, in intervals of a new target
@@ -160,6 +158,15 @@ class MeanPredictive:
             return self.plug_in(scores)
         return np.where(self.likelihood.form.inside(scores.mean), averaged, np.nan)
 
+    @property
+    def averages(self) -> bool:
+        """True where the mean can be averaged over scores."""
+        return self.likelihood.link.average(np.zeros(1), np.ones(1)) is not None
+
+    def mean_over_draws(self, f: Array) -> Array:
+        """E[y | x], (n,), averaged over draws of the scores, (S, n, 1)."""
+        return np.asarray(self.likelihood.mean(f[..., 0]).mean(axis=0))
+
     def plug_in(self, scores: Scores) -> Array:
         """E[y | x], (n,), at the mean score; NaN where that has no mean of the family."""
         inside = self.likelihood.form.inside(scores.mean)
@@ -172,7 +179,15 @@ class MeanPredictive:
         A score without a mean of the family counts as the end of the means' range that it lies beyond.
         """
         half = normal_quantile(level) * np.sqrt(scores.variance)
-        f = np.column_stack([scores.mean - half, scores.mean + half])
+        return self._means(np.column_stack([scores.mean - half, scores.mean + half]))
+
+    def interval_over_draws(self, f: Array, level: float) -> Array:
+        """The same from draws of the scores, (S, n, 1)."""
+        normal_quantile(level)  # checks the level
+        return self._means(equal_tails(f[..., 0].T, level))
+
+    def _means(self, f: Array) -> Array:
+        """Means at the ends of intervals of the score, (n, 2)."""
         link, (least, most) = self.likelihood.link, self.likelihood.family.mean_range
         falling = link.power is not None and link.power < 0
         with np.errstate(all="ignore"):
@@ -240,17 +255,17 @@ class Mixture(NamedTuple):
         return np.asarray(high)
 
 
-def drawn_log_proba(predictive: Predictive, scores: DrawnScores) -> Array:
-    """log p(class | x), (n, K), averaged over weighted draws of the scores."""
-    terms = predictive.log_proba_at(scores.f) + scores.log_weights[:, None, None]
-    return log_sum_exp(np.moveaxis(terms, 0, -1))
+def log_proba_over_draws(predictive: Predictive, f: Array, log_weights: Array | None = None) -> Array:
+    """log p(class | x), (n, K), averaged over draws of the scores f (S, n, ·); weighted, where weights add to one."""
+    terms = predictive.log_proba_at(f)
+    shift = -np.log(len(f)) if log_weights is None else log_weights[:, None, None]
+    return log_sum_exp(np.moveaxis(terms + shift, 0, -1))
 
 
-def weighted_interval(predictive: Predictive, scores: DrawnScores, level: float) -> Array:
-    """Equal-tailed interval of the probability over weighted draws: (n, 2) of the second of two classes, (n, K, 2)."""
+def interval_over_draws(predictive: Predictive, f: Array, level: float) -> Array:
+    """Equal-tailed interval of the probability over draws of scores: (n, 2) of the second of two classes, (n, K, 2)."""
     normal_quantile(level)  # checks the level
-    ends = np.array([0.5 - level / 2, 0.5 + level / 2])
-    intervals = weighted_quantiles(predictive.proba(scores.f), np.exp(scores.log_weights), ends)
+    intervals = equal_tails(np.moveaxis(predictive.proba(f), 0, -1), level)
     return np.asarray(intervals[:, 1] if intervals.shape[1] == 2 else intervals)
 
 

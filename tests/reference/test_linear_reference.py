@@ -172,7 +172,7 @@ def prior_of(case: dict, K: int = 1) -> Normal:
 @over("bayes_binary")
 def test_mode_covariance_and_evidence_agree_with_forty_digits(case, refload):
     X, y, w = labelled(*refload.design(case["design"]))
-    model = MODELS[case["link"]](prior=prior_of(case)).fit(without_ones(X), y, sample_weight=w)
+    model = MODELS[case["link"]](prior=prior_of(case), inference="laplace").fit(without_ones(X), y, sample_weight=w)
     cov = square_intercept_last(case["laplace_cov"])
     assert_allclose(model.posterior_.mean, intercept_last(case["MAP"]), rtol=1e-8)
     assert_allclose(model.posterior_.cov, cov, rtol=1e-8, atol=1e-9 * np.abs(cov).max())
@@ -184,7 +184,7 @@ def test_mode_covariance_and_evidence_agree_with_forty_digits(case, refload):
 def test_softmax_mode_covariance_and_evidence_agree_with_forty_digits(case, refload):
     X, y, _ = refload.design(case["design"])
     K, D = len(case["levels"]), X.shape[1]
-    model = BayesianLogisticRegression(prior=prior_of(case, K)).fit(without_ones(X), y)
+    model = BayesianLogisticRegression(prior=prior_of(case, K), inference="laplace").fit(without_ones(X), y)
     cov = np.roll(np.reshape(case["laplace_cov"], (K, D, K, D)), (-1, -1), axis=(1, 3)).reshape(K * D, K * D)
     mode = intercept_last(np.reshape(case["MAP"], (K, D))).reshape(-1)
     assert_allclose(model.posterior_.mean, mode, rtol=1e-8, atol=1e-9)
@@ -205,7 +205,7 @@ def test_laplace_agrees_with_the_stored_bayesian_regressions(data, link, refload
     values = frame.to_numpy(dtype=float)
     X, y = values[:, :-1], values[:, -1].astype(int)
     X = 0.5 * (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
-    model = MODELS[link](prior=Normal(scale=5.0, intercept_scale=20.0)).fit(X, y)
+    model = MODELS[link](prior=Normal(scale=5.0, intercept_scale=20.0), inference="laplace").fit(X, y)
     assert_allclose(model.log_evidence_, case["laplace_logZ"], rtol=1e-8)
     assert_allclose(model.posterior_.mean, intercept_last(case["map"]), rtol=1e-6, atol=1e-7)  # their optimiser's
     assert_allclose(model.posterior_.std, intercept_last(case["laplace_sd"]), rtol=1e-6)
@@ -216,7 +216,7 @@ def test_laplace_agrees_with_the_pima_benchmark_of_chopin_and_ridgway(link, refl
     case = refload.load("bayes_linear", SHARED / "data" / "reference")["cases"][f"chopinridgway_pima532_{link}"]
     X, y = pima()
     X = 0.5 * (X - X.mean(axis=0)) / X.std(axis=0, ddof=1)
-    model = MODELS[link](prior=Normal(scale=5.0, intercept_scale=20.0)).fit(X, y)
+    model = MODELS[link](prior=Normal(scale=5.0, intercept_scale=20.0), inference="laplace").fit(X, y)
     assert_allclose(model.log_evidence_, case["laplace_logZ"], rtol=1e-8)
     assert_allclose(model.posterior_.std, intercept_last(case["laplace_sd"]), rtol=1e-6)
 
@@ -231,7 +231,9 @@ def test_laplace_agrees_with_the_pima_models_of_friel_and_wyse(columns, tau, ddo
     case = refload.load("bayes_linear", SHARED / "data" / "reference")["cases"][name]
     X, y = pima(columns)
     X = (X - X.mean(axis=0)) / X.std(axis=0, ddof=ddof)
-    model = BayesianLogisticRegression(prior=Normal(scale=tau**-0.5, intercept_scale=tau**-0.5)).fit(X, y)
+    model = BayesianLogisticRegression(
+        prior=Normal(scale=tau**-0.5, intercept_scale=tau**-0.5), inference="laplace"
+    ).fit(X, y)
     assert_allclose(model.log_evidence_, case["laplace_logZ"], rtol=1e-8)
     assert_allclose(model.posterior_.mean, intercept_last(case["map"]), rtol=1e-6)  # their optimiser's
 

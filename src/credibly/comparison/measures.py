@@ -12,7 +12,7 @@ from sklearn.base import clone
 from credibly.comparison.candidates import BY_EVIDENCE, Candidate, final_step
 from credibly.errors import CrediblyError
 from credibly.estimators.glm import BayesianGLM
-from credibly.inference.posterior import Gaussian
+from credibly.inference.gaussian import Gaussian
 from credibly.model.likelihoods.families import Gaussian as Normally
 from credibly.model.likelihoods.links import Identity
 from credibly.numerics.arrays import Array
@@ -142,7 +142,7 @@ def _evidence(final: Any, kind: str, X: Any, y: Any, seed: int) -> Evidence:
 
 def _exact(model: Any) -> bool:
     """Whether the evidence is in closed form: a Gaussian target, on the identity link, with a normal prior."""
-    if not isinstance(model, BayesianGLM) or not isinstance(model._first_prior, Gaussian):
+    if not isinstance(model, BayesianGLM) or not isinstance(model.fit_.prior, Gaussian):
         return False
     return isinstance(model.family_, Normally) and isinstance(model.link_, Identity)
 

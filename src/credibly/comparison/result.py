@@ -11,7 +11,7 @@ import numpy as np
 from credibly.comparison.measures import NAN, PREQUENTIAL, Measured
 from credibly.comparison.table import TextTable
 from credibly.errors import InputError
-from credibly.estimators.linear_model import only
+from credibly.estimators.linear_base import only
 from credibly.estimators.model_average import ModelAverage
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.special import log_softmax

@@ -230,7 +230,7 @@ class Rows(ABC):
         given = getattr(self, "progress", None) is not None
         return self._with(progress=True) if shown and not given else self
 
-    def recorded(self, record: Record) -> Self:
+    def recorded(self, record: Record | None) -> Self:
         """The same rows, whose sums `record` may hand out: see `checkpoint`."""
         return self._with(record=record)
 

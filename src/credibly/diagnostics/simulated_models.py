@@ -104,7 +104,7 @@ def _until_all_classes(
 
 
 def _weight_simulator(fitted: Any, X: Any) -> Simulator:
-    likelihood, shape, classes = fitted._likelihood, fitted._shape, fitted.classes_
+    likelihood, shape, classes = fitted.fit_.spec.likelihood, fitted.fit_.shape, fitted.classes_
     Phi = np.asarray(X, dtype=float)
     Phi = np.column_stack([Phi, np.ones(len(Phi))]) if shape.intercept else Phi
 
@@ -134,7 +134,7 @@ def _prior_weights(rng: np.random.Generator, prior: Any, shape: Any) -> Array:
 
 
 def _weight_names(fitted: Any) -> list[str]:
-    shape = fitted._shape
+    shape = fitted.fit_.shape
     columns = getattr(fitted, "feature_names_in_", [f"x{j}" for j in range(shape.n_features)])
     names = [*map(str, columns), *(["intercept"] if shape.intercept else [])]
     if shape.n_outputs > 1:

@@ -12,14 +12,17 @@ from numpy.typing import ArrayLike
 from credibly.data.memory import refuse_beyond_memory
 from credibly.diagnostics.inputs import generator
 from credibly.errors import DataWarning, InputError, UnreliableWarning
-from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING, Correction
-from credibly.inference.targets import Target
+from credibly.inference.trust.importance import Correction
 from credibly.numerics.arrays import Array
 from credibly.numerics.weighted_draws import RELIABLE
 
 FEWEST_DRAWS = 256  # of which seven in eight are from q itself, in pairs: a hundred of those have a tail
 DRAWS_SEED = 0  # where random_state is None: the same model and rows give the same certificate
-SAME_DATA = 1e-6  # relative difference of log likelihoods that is only rounding and the order of sums
+
+# What is said to users: how far the exact posterior may be where the computation is called accurate.
+SMALL_SHIFT = 0.25  # of a mean, in posterior standard deviations
+SMALL_WIDENING = 1.25  # of a standard deviation
+SMALL_CHANGE = 0.02  # of an averaged probability of a training row
 
 
 class Corrected(Protocol):
@@ -43,19 +46,48 @@ class Corrected(Protocol):
         """The mean of the target, (n,)."""
 
 
-class Found(NamedTuple):
-    """What a certificate is made of."""
+class Gap(NamedTuple):
+    """How far a correction moves an approximation."""
 
-    correction: Correction
-    corrected: Corrected
-    shift: float  # largest difference of a corrected mean, in corrected standard deviations
+    shift: float  # largest change of a mean, of a weight or of a training row's score, in standard deviations
     widening: float  # largest ratio of a corrected standard deviation to the model's, or the other way round
-    advice: str  # what to do where the approximation cannot be trusted
+    change: float  # largest change of an averaged probability of a training row; 0 where targets are no labels
 
     @property
-    def usable(self) -> bool:
-        """Whether the model's own numbers will do: a correction that can be trusted hardly moves them."""
-        return self.shift <= SMALL_SHIFT and self.widening <= SMALL_WIDENING and self.correction.reliable
+    def small(self) -> bool:
+        """True where the model's own numbers will do."""
+        return self.shift <= SMALL_SHIFT and self.widening <= SMALL_WIDENING and self.change <= SMALL_CHANGE
+
+
+class Found(NamedTuple):
+    """What a certificate says."""
+
+    khat: float
+    reliable: bool
+    ess: float
+    draws: int
+    log_evidence: float
+    log_evidence_se: float
+    shift: float
+    widening: float
+    change: float
+    verdict: str
+    corrected: Corrected
+
+    @classmethod
+    def of(cls, correction: Correction, corrected: Corrected, gap: Gap, advice: str) -> Found:
+        """By importance weights."""
+        return cls(
+            correction.khat,
+            correction.reliable,
+            correction.ess,
+            int(correction.log_weights.size),
+            correction.log_evidence,
+            correction.log_evidence_se,
+            *gap,
+            _verdict(correction, gap, advice),
+            corrected,
+        )
 
 
 class Certificate:
@@ -70,17 +102,23 @@ class Certificate:
     ----------
     khat : float
         Shape of the ratios' tail. Up to 0.5 the approximation is close; up to 0.7 the corrected numbers are good
-        (`reliable`); above, neither.
+        (`reliable`); above, neither. NaN for draws of ``inference="exact"``, which need no weights.
     reliable : bool
+        Whether the corrected numbers can be used; of exact draws, whether the chains agree.
+    accurate : bool
+        Whether the model's own numbers will do.
     verdict : str
-        One sentence: what this means, and what to do.
+        What this means, and what to do. It speaks of the computation, not of whether the model fits the data.
     ess : float
         How many independent posterior draws the weighted ones are worth.
     draws : int
     shift : float
-        The largest change of a mean by the correction, in posterior standard deviations.
+        The largest change of a mean by the correction, of a weight or of a training row's score, in posterior standard
+        deviations.
     widening : float
         The largest factor by which the correction changes a standard deviation, up or down: 1.1 is ten per cent.
+    change : float
+        The largest change of an averaged probability of a training row.
     log_evidence, log_evidence_se : float
         Corrected, and its standard error.
     mean, std : arrays
@@ -100,18 +138,20 @@ class Certificate:
     """
 
     def __init__(self, found: Found) -> None:
-        self._correction, self._corrected = found.correction, found.corrected
-        self.khat = found.correction.khat
-        self.reliable = found.correction.reliable
-        self.ess = found.correction.ess
-        self.draws = int(found.correction.log_weights.size)
-        self.shift, self.widening = found.shift, found.widening
-        self.verdict = _verdict(found)
+        self._found, self._corrected = found, found.corrected
+        self.khat, self.reliable, self.ess, self.draws = found.khat, found.reliable, found.ess, found.draws
+        self.shift, self.widening, self.change = found.shift, found.widening, found.change
+        self.verdict = found.verdict
+
+    @property
+    def accurate(self) -> bool:
+        """True where the model's own numbers will do."""
+        return self.reliable and Gap(self.shift, self.widening, self.change).small
 
     def _if_reliable(self, what: str) -> None:
         if not self.reliable:
             warnings.warn(
-                f"The corrected {what} is not reliable: k-hat is {_shown(self.khat)}, above {RELIABLE}. {self.verdict}",
+                f"The corrected {what} is not reliable. {self.verdict}",
                 UnreliableWarning,
                 stacklevel=3,
             )
@@ -120,13 +160,13 @@ class Certificate:
     def log_evidence(self) -> float:
         """Corrected log p(y | X)."""
         self._if_reliable("log evidence")
-        return self._correction.log_evidence
+        return self._found.log_evidence
 
     @property
     def log_evidence_se(self) -> float:
         """Standard error of the corrected log evidence."""
         self._if_reliable("standard error")
-        return self._correction.log_evidence_se
+        return self._found.log_evidence_se
 
     @property
     def mean(self) -> Array:
@@ -163,11 +203,12 @@ class Certificate:
         return self._corrected.predict(X, offset, exposure)
 
     def __repr__(self) -> str:
-        numbers = f"k-hat {self.khat:.2f}, {self.draws} draws worth {self.ess:.0f}"
+        khat = "" if np.isnan(self.khat) else f"k-hat {self.khat:.2f}, "
+        numbers = f"{khat}{self.draws} draws worth {self.ess:.0f}"
         if self.reliable:
-            found = self._correction
-            numbers += f"; corrected log evidence {found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"
-        return f"Certificate: {self.verdict}\n({numbers}; largest shift of a mean {self.shift:.2g} sd)"
+            found = self._found
+            numbers += f"; log evidence {found.log_evidence:.3f} ± {found.log_evidence_se:.2g}"
+        return f"Certificate: {self.verdict}\n({numbers})"
 
     def _repr_html_(self) -> str:
         return "<p>" + escape(repr(self)).replace("\n", "<br>") + "</p>"
@@ -178,27 +219,30 @@ def _shown(khat: float) -> str:
     return next(shown for n in range(2, 18) if float(shown := f"{khat:.{n}f}") > RELIABLE)
 
 
-def _how_far(found: Found) -> str:
-    if found.shift <= SMALL_SHIFT:
-        return f"the approximation has a standard deviation wrong by a factor of {found.widening:.2f}"
-    return f"the approximation moves a mean by {found.shift:.2f} of its standard deviation"
+def _how_far(gap: Gap) -> str:
+    if gap.change > SMALL_CHANGE:
+        return f"a probability of a training row is off by {gap.change:.2g}"
+    if gap.shift > SMALL_SHIFT:
+        return f"a mean is off by {gap.shift:.2f} of its standard deviation"
+    return f"a standard deviation is off by a factor of {gap.widening:.2f}"
 
 
-def _verdict(found: Found) -> str:
-    khat, shift = found.correction.khat, found.shift
-    if khat > RELIABLE:
+def _verdict(correction: Correction, gap: Gap, advice: str) -> str:
+    khat = correction.khat
+    if not correction.reliable:
         return (
-            f"Do not rely on this model's intervals and evidence, nor on corrected ones: the approximation is far "
-            f"from the exact posterior (k-hat {_shown(khat)}, above {RELIABLE}); {found.advice}."
+            "Do not rely on this model's intervals and evidence, nor on corrected ones: the approximation is far "
+            f"from the exact posterior (k-hat {_shown(khat)}, above {RELIABLE}). Advice: {advice}."
         )
-    if not found.usable:
+    if not gap.small:
         return (
-            f"Use the corrected numbers of this certificate, or {found.advice}: {_how_far(found)}, and the correction "
-            f"can be trusted (k-hat {khat:.2f}, at most {RELIABLE})."
+            f"The approximation is not accurate: {_how_far(gap)}. Use the corrected numbers of this certificate, which "
+            f"can be trusted (k-hat {khat:.2f}, at most {RELIABLE}), or {advice}."
         )
     return (
-        f"You can use this model as it is: its approximation is close to the exact posterior (k-hat {khat:.2f}, at "
-        f"most {RELIABLE}; correcting it moves no mean by more than {shift:.2f} of its standard deviation)."
+        "The computation is accurate: the exact posterior changes no probability of a training row by more than "
+        f"{max(gap.change, 5e-4):.1g} and no mean by more than {max(gap.shift, 5e-3):.1g} standard deviations. Whether "
+        "the model fits the data is another question."
     )
 
 
@@ -227,34 +271,14 @@ def draws_rng(model: Any, random_state: Any) -> np.random.Generator:
 
 def print_draws(found: Correction) -> None:
     """What `verbose` shows of every doubling of the draws."""
-    told = f"log evidence {found.log_evidence:.6g} ± {found.log_evidence_se:.2g}"
-    print(f"{found.log_weights.size:6d} draws  k-hat {found.khat:.2f}  {told}")
+    evidence = f"log evidence {found.log_evidence:.6g} ± {found.log_evidence_se:.2g}"
+    print(f"{found.log_weights.size:6d} draws  k-hat {found.khat:.2f}  {evidence}")
 
 
-def check_same_data(target: Target, n_rows: int, fitted_rows: int, log_likelihood: float | None) -> None:
-    """Warn where rows are not those of the fit: another number, or another log likelihood at the posterior's mean.
-
-    After `partial_fit` only the number of rows is known (`log_likelihood` is None).
-    """
-    here = None if log_likelihood is None else target.log_likelihood
-    if n_rows != fitted_rows:
-        told = f"{n_rows} rows count here, {fitted_rows} in the fit"
-    elif here is not None and log_likelihood is not None and not alike(here, log_likelihood):
-        told = f"their log likelihood is {here:.12g}, that of the fit's rows {log_likelihood:.12g}"
-    else:
-        return
-    tell_other_data(f"{told}; the certificate compares the model's posterior with that of these data")
-
-
-def alike(here: float, of_fit: float) -> bool:
-    """Whether two log likelihoods are the same but for rounding; that of other rows may be -inf."""
-    return abs(here - of_fit) <= SAME_DATA * max(1.0, abs(of_fit))
-
-
-def tell_other_data(why: str) -> None:
+def warn_other_data(why: str) -> None:
     """Warn that the rows are not those of the fit."""
     warnings.warn(
         f"These are not the data of the fit: {why}. Pass the same rows, labels and weights as to fit.",
         DataWarning,
-        stacklevel=5,
+        stacklevel=4,
     )

@@ -15,27 +15,29 @@ from credibly.estimators.certificate import (
     DRAWS_SEED,
     Certificate,
     Found,
+    Gap,
     draws_rng,
     print_draws,
     read_draws,
-    tell_other_data,
+    warn_other_data,
 )
 from credibly.estimators.validation import Table, n_threads
-from credibly.inference.drawn_posterior import MOST_DRAWS
 from credibly.inference.function_target import FunctionTarget
-from credibly.inference.importance import SETTLED_PAIRS, Correction, correct
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.one_vs_rest import OneVsRestGaussian
+from credibly.inference.trust.importance import Correction, correct
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import true_likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
+from credibly.numerics.settings import IMPORTANCE
 from credibly.numerics.special import log_sum_exp
 from credibly.numerics.weighted_draws import WeightedDraws, weighted_mean
 
 if TYPE_CHECKING:
     from credibly.estimators.gaussian_process_results import GaussianProcessResults
 
+MOST_DRAWS = 8_192  # that predictions average over
 DRAWN_NUMBERS = 1_000_000  # held at a time
 
 
@@ -45,7 +47,7 @@ class CorrectedFunction:
     def __init__(self, model: GaussianProcessResults, target: FunctionTarget, correction: Correction) -> None:
         self._model = copy.copy(model)  # as it is now: the model may be fitted again
         self._target, self._correction = target, correction
-        self._all = WeightedDraws(correction.pairs.points, correction.log_weights)
+        self._all = WeightedDraws(correction.points, correction.log_weights)
         self._draws = self._all.thinned(MOST_DRAWS)  # for predictions
 
     @cached_property
@@ -67,6 +69,17 @@ class CorrectedFunction:
     def _shaped(self, by_class: Array) -> Array:
         return by_class[:, 0] if self._target.n_functions == 1 else by_class
 
+    def largest_change(self) -> float:
+        """Of an averaged probability of a training row, by the correction."""
+        target, dw, worst = self._target, self._correction.weight_changes, 0.0
+        predictive, n = self._model._plan.predictive(), len(target.y)
+        size = max(1, DRAWN_NUMBERS // (len(dw) * target.n_functions))
+        for start in range(0, n, size):
+            roots = tuple(S[start : start + size] for S in target.roots)
+            proba = predictive.proba(target.by_class(self._correction.points, roots))
+            worst = max(worst, float(np.abs(weighted_mean(proba, dw)).max()))
+        return worst
+
     def log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K)."""
         log_weights = self._draws.log_weights
@@ -74,8 +87,8 @@ class CorrectedFunction:
 
     def khat(self, X: ArrayLike) -> Array:
         """Of every prediction, (n,)."""
-        some = self._correction.of_first(SETTLED_PAIRS)
-        return self._by_rows(X, some.pairs.points, some.khats)
+        some = self._correction.thinned(IMPORTANCE.settled_pairs)
+        return self._by_rows(X, some.points, some.khats)
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Array:
         """There is no target with a mean."""
@@ -118,7 +131,7 @@ def certify_function(model: GaussianProcessResults, table: Table, draws: Any, ra
         )
     X, y = posterior.X, model._codes
     if not same_rows(np.column_stack([table.X, table.codes]), np.column_stack([X, y])):
-        tell_other_data("a Gaussian process keeps its rows, and the certificate is about those")
+        warn_other_data("a Gaussian process keeps its rows, and the certificate is about those")
     with blas_threads(len(y), n_threads(model.n_jobs)):
         labels = y.astype(float) if isinstance(likelihood, Likelihood) else y
         target = FunctionTarget(posterior.kernels, X, labels, likelihood, posterior.gaussian)
@@ -127,7 +140,8 @@ def certify_function(model: GaussianProcessResults, table: Table, draws: Any, ra
         corrected = CorrectedFunction(model, target, correction)
         shift = float(np.abs((corrected.mean - posterior.mean) / corrected.std).max())
         widening = float(np.exp(np.abs(0.5 * np.log(posterior.var) - np.log(corrected.std)).max()))
-    return Certificate(Found(correction, corrected, shift, widening, _advice(model)))
+        gap = Gap(shift, widening, corrected.largest_change())
+    return Certificate(Found.of(correction, corrected, gap, _advice(model)))
 
 
 def same_rows(A: Array, B: Array) -> bool:

@@ -30,7 +30,7 @@ from credibly.estimators.gaussian_process_plan import (
     tell_lost_digits,
 )
 from credibly.estimators.gaussian_process_results import GaussianProcessResults
-from credibly.estimators.linear_model import print_progress
+from credibly.estimators.linear_base import print_progress
 from credibly.estimators.validation import (
     Table,
     all_or_nothing,
@@ -46,11 +46,10 @@ from credibly.inference.inducing_moves import Moves
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.inducing_search import Learnt, Search
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence, maximise
-from credibly.inference.laplace import Controls
 from credibly.inference.one_vs_rest import OneVsRestLatents
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
-from credibly.numerics.status import Status, silent
+from credibly.numerics.status import Controls, Status, silent
 
 ROUNDING = 1e-9  # of a log evidence
 

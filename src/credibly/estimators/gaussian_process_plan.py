@@ -11,12 +11,11 @@ import numpy as np
 from credibly.data.columns import Columns
 from credibly.data.memory import refuse_beyond_memory
 from credibly.errors import DataWarning, InputError
-from credibly.estimators.linear_model import only
+from credibly.estimators.linear_base import only
 from credibly.estimators.noise import NoiseChoice, read_noise
 from credibly.estimators.sklearn_kernels import as_kernel
 from credibly.inference.ep import SiteLatents, assumed_density_filtering, expectation_propagation
 from credibly.inference.kernel_evidence import Inferred, KernelEvidence
-from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_softmax import ClassLatents, softmax_latents
 from credibly.inference.one_vs_rest import one_vs_rest
@@ -25,6 +24,7 @@ from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood, 
 from credibly.model.likelihoods.choices import LINKS, THRESHOLDS
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.status import Controls
 from credibly.predictive import OneVsRestPredictive, Predictive, predictive_of
 
 INFERENCES = {"laplace": laplace_latents, "ep": expectation_propagation, "adf": assumed_density_filtering}

@@ -24,13 +24,12 @@ from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
 from credibly.estimators.summary import Summary
 from credibly.estimators.validation import check_draws, feature_names, n_threads, read_columns, read_training
 from credibly.inference.function_posterior import FunctionPosterior
+from credibly.inference.gaussian import Scores
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence
-from credibly.inference.laplace import Controls
-from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.status import Status
+from credibly.numerics.status import Controls, Status
 
 DOUBTFUL_GAP = 0.05  # between averaged probabilities and shares of classes
 

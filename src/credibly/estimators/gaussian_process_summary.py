@@ -8,8 +8,8 @@ import numpy as np
 
 from credibly.estimators.containers import named
 from credibly.estimators.summary import Summary
+from credibly.inference.gaussian import normal_quantile
 from credibly.inference.kernel_evidence import AT_BOUND
-from credibly.inference.posterior import normal_quantile
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array
 

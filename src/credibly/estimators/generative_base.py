@@ -27,7 +27,7 @@ from credibly.estimators.generative_learning import (
 )
 from credibly.estimators.generative_merging import check_mergeable, check_same_prior
 from credibly.estimators.generative_stored import fit_stored
-from credibly.estimators.linear_model import only
+from credibly.estimators.linear_base import only
 from credibly.estimators.mixed_columns import Table
 from credibly.estimators.not_in_memory import is_stored, refuse_resume
 from credibly.estimators.partial_labels import (

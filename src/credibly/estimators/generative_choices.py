@@ -9,7 +9,7 @@ import numpy as np
 
 from credibly.errors import InputError
 from credibly.estimators.containers import named
-from credibly.estimators.linear_model import only
+from credibly.estimators.linear_base import only
 from credibly.model.class_conditionals.base import NotDetermined
 from credibly.model.class_weights import ClassWeights, FixedWeights, LearnedWeights, Proportions
 from credibly.model.conjugate_priors import ConjugatePrior, Dirichlet

@@ -25,7 +25,7 @@ from credibly.estimators.summary import Summary
 from credibly.estimators.validation import check_draws, n_threads
 from credibly.inference.conjugate import IntegratedJoint, PlugInJoint
 from credibly.inference.em import UNLABELLED
-from credibly.inference.posterior import normal_quantile
+from credibly.inference.gaussian import normal_quantile
 from credibly.model.class_conditionals.base import Beliefs, Linear
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import dense

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
@@ -11,26 +12,28 @@ from scipy.linalg import block_diag
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
+from credibly.data.memory import refuse_beyond_memory
 from credibly.data.rows import OutOfCoreRows
 from credibly.data.threads import single_threaded_blas
 from credibly.errors import CollinearityError, InputError, NotDefinedError
-from credibly.estimators.dispersion import dispersion_found, learn_glm, least_norm
 from credibly.estimators.lazily import lazily
-from credibly.estimators.linear_model import LinearModel
+from credibly.estimators.linear_base import LinearModel
 from credibly.estimators.not_in_memory import ScoreMixin, is_stored, refuse_resume
-from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
-from credibly.estimators.stored import AnyTable, AnyTraining, read_stored, stored_rows, with_references
-from credibly.estimators.validation import all_or_nothing, read_training
-from credibly.estimators.wide_learning import refuse_large
-from credibly.inference.posterior import Gaussian, InferenceResult
-from credibly.inference.prior_density import PriorDensity
-from credibly.inference.student import IndependentStudent
+from credibly.estimators.stored import AnyTable, read_stored, stored_rows, with_references
+from credibly.estimators.validation import all_or_nothing, forget_fit, read_training
+from credibly.inference.gaussian import Gaussian
+from credibly.inference.linear.design import ClassMap
+from credibly.inference.linear.fit import LinearFit, least_norm
+from credibly.inference.linear.posterior import WeightPosterior
+from credibly.inference.linear.priors import IndependentStudent, PriorDensity
+from credibly.inference.linear.spec import Data, LinearSpec, PriorChoice
 from credibly.model.likelihoods.families import Gaussian as Normally
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.links import Identity
-from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
+from credibly.model.priors import Jeffreys, Normal
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import PSD
+from credibly.numerics.settings import ManyWeights
 
 STACKED_ARRAYS = 2  # of all pairs of the weights of all classes, at the least
 
@@ -133,32 +136,55 @@ class LeastSquaresClassifier(ScoreMixin, ClassifierMixin, LinearModel):
                 table: AnyTable = read_stored(self, rows, rows)
             else:
                 table = read_training(self, X, y, sample_weight)
-            self._forget()
+            forget_fit(self)
             self._first_fit(table)
         return self
 
     def _first_fit(self, table: AnyTable) -> None:
         codes = [1] if len(table.classes) == 2 else range(len(table.classes))
         coded = [table.recoded(partial(_signed, code=c, size=float(self.targets))) for c in codes]
-        problem = self._problem(FamilyLikelihood(Normally(), Identity()), coded[0])
-        refuse_large(len(coded) * problem.shape.per_output, STACKED_ARRAYS)
-        search = self._search()
-        fits = [_regression(_with_rows(problem, rows, self.n_jobs), self.prior, search) for rows in coded]
-        shape = WeightShape(problem.shape.n_features, len(fits), problem.shape.intercept)
-        learnt = _stacked(fits)
+        data = self._described(coded[0])
+        refuse_beyond_memory(
+            STACKED_ARRAYS * (len(coded) * (len(data.names) + bool(self.fit_intercept))) ** 2,
+            "the matrices of all pairs of weights of all classes",
+            "Use fewer columns, or a machine with more memory.",
+        )
+        spec = self._spec(FamilyLikelihood(Normally(), Identity()), free_dispersion=True)
+        fits = [self._regression(replace(data, rows=rows.rows(self.n_jobs)), spec) for rows in coded]
         self.classes_ = table.classes
-        self._start_keeping(problem._replace(shape=shape), learnt)
-        self._keep(learnt, problem.frame, coded[0])
-        noise = np.array([dispersion_found(fit) for fit in fits])
+        noise = np.array([fit.dispersion for fit in fits])
         self.dispersion_ = float(noise[0]) if len(fits) == 1 else noise
-        W = self.posterior_.mean.reshape(shape.n_outputs, -1)
-        self.coef_ = W[:, : shape.n_features]
-        self.intercept_ = W[:, -1] if shape.intercept else np.zeros(shape.n_outputs)
+        self._hold(_stacked(fits), None if len(fits) > 1 else data)
+
+    def _regression(self, data: Data, spec: LinearSpec) -> LinearFit:
+        """One least-squares fit; without a prior and with dependent columns, the solution of least norm."""
+        try:
+            return self._fit(data, spec)
+        except CollinearityError:
+            return least_norm(data, spec)
+
+    inference = "laplace"  # exact for a normal target
+    _many_weights = ManyWeights(narrow=10**9)  # classes have scales of their own, and would have row spaces
+
+    @property
+    def coef_(self) -> Array:
+        """Coefficients in data units, (1, d) or (K, d)."""
+        return self._fitted().weights[:, : self.fit_.shape.n_features]
+
+    @property
+    def intercept_(self) -> Array:
+        """Intercepts, (1,) or (K,)."""
+        W, shape = self._fitted().weights, self.fit_.shape
+        return W[:, -1] if shape.intercept else np.zeros(shape.n_outputs)
 
     @property
     def _n_identified(self) -> int:
         """Every class has its weights and its variance."""
-        return self._shape.n_outputs * (self._shape.per_output + 1)
+        shape = self.fit_.shape
+        return shape.n_outputs * (shape.per_output + 1)
+
+    def _outputs(self) -> list[Any]:
+        return list(self.classes_.tolist())
 
     @property
     def loo_log_proba_(self) -> Array:
@@ -186,38 +212,23 @@ def _signed(codes: AnyArray, code: int, size: float) -> AnyArray:
     return np.where(codes == code, size, -size)
 
 
-def _with_rows(problem: Problem, training: AnyTraining, n_jobs: int | None) -> Problem:
-    rows = training.rows(n_jobs)
-    return problem._replace(rows=rows.through(problem.frame.design), raw=rows)
-
-
-def _regression(problem: Problem, choice: PriorChoice, search: Search) -> Learnt:
-    """One least-squares fit; without a prior and with dependent columns, the solution of least norm."""
-    try:
-        return learn_glm(problem, choice, None, search)
-    except CollinearityError:
-        return least_norm(problem)
-
-
-def _stacked(fits: list[Learnt]) -> Learnt:
-    """Independent regressions as one posterior, class by class."""
+def _stacked(fits: list[LinearFit]) -> LinearFit:
+    """Independent regressions as one fit, class by class."""
     if len(fits) == 1:
         return fits[0]
-    results = [fit.result for fit in fits]
     worst = next((fit for fit in fits if not fit.status.good), fits[0])
-    result = InferenceResult(
-        _block_gaussian([result.posterior for result in results]),
-        sum(result.log_evidence for result in results),
-        sum(result.log_likelihood for result in results),
-        worst.result.solution,
-    )
-    scales = [fit.prior_scale for fit in fits if fit.prior_scale is not None]
-    return worst._replace(
-        result=result,
-        contrast=np.eye(len(fits)),
+    scales = [fit.scales for fit in fits if fit.scales is not None]
+    design = replace(worst.posterior.design, classes=ClassMap.separate(len(fits)))
+    return replace(
+        worst,
+        shape=worst.shape._replace(n_outputs=len(fits)),
+        posterior=WeightPosterior(_block_gaussian([fit.posterior.free for fit in fits]), None, design),
         prior=_stacked_prior([fit.prior for fit in fits]),
         resolved=_stacked_normal([fit.resolved for fit in fits]),
-        prior_scale=np.squeeze(np.array(scales)) if scales else None,
+        scales=np.squeeze(np.array(scales)) if scales else None,
+        log_evidence=sum(fit.log_evidence for fit in fits),
+        integrated_log_evidence=sum(fit.integrated_log_evidence for fit in fits),
+        log_likelihood=sum(fit.log_likelihood for fit in fits),
     )
 
 
@@ -241,7 +252,7 @@ def _stacked_prior(parts: list[PriorDensity | None]) -> PriorDensity | None:
     )
 
 
-def _stacked_normal(parts: list[Normal | StudentT | Jeffreys | None]) -> Normal | StudentT | Jeffreys | None:
+def _stacked_normal(parts: list[PriorChoice]) -> PriorChoice:
     normals = [part for part in parts if isinstance(part, Normal)]
     if len(normals) < len(parts):
         return parts[0]

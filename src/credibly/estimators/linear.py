@@ -6,18 +6,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from credibly.errors import InputError
+from credibly.estimators.linear_base import only
 from credibly.estimators.linear_classifier import LinearClassifier
-from credibly.estimators.linear_model import only
-from credibly.estimators.mixture import learn_mixture
-from credibly.estimators.noise import NoiseChoice
-from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
+from credibly.inference.linear.spec import PriorChoice
 from credibly.model.likelihoods import (
     BernoulliLogit,
-    BernoulliMixture,
     BernoulliProbit,
     Categorical,
     Likelihood,
-    NormalMixture,
     threshold_likelihood,
 )
 from credibly.model.likelihoods.kinds import true_likelihood
@@ -33,29 +29,31 @@ PARAMETERS = """Parameters
         or averaging.
     fit_intercept : bool
         Whether there is an intercept; it never shares the slopes' prior.
-    inference : "laplace" (default), "ep", "skew", "auto", "adf" or "adf_spherical"
+    inference : "auto" (default), "laplace", "variational", "ep", "exact", "adf" or "adf_spherical"
         How the posterior is found.
 
-        - "laplace": the Gaussian at the mode, with the curvature there. Fast, and enough with many rows; `certify` says
-          whether it is.
-        - "ep" (expectation propagation, two classes): the Gaussian with nearly the right mean and covariance. For few
-          rows, many columns, rare or separated classes; some five to twenty times the time.
-        - "skew": Laplace's Gaussian made skew by draws reflected about the mode; any number of classes.
-        - "auto": the first of "laplace", "skew", "ep" and importance weights that draws from it bear out; `rung_` says
-          which. When in doubt, and time is no matter.
+        - "auto": "laplace" where averaging its gradient and curvature over the Gaussian moves no mean by more than 0.1
+          standard deviations, no standard deviation by more than 10 % and no probability of a training row by more
+          than 0.01; else "ep" (two classes, a Normal prior, every weight 0 or at least 1) or "variational". Arithmetic
+          only, no draws. `rung_` says which was used.
+        - "laplace": the Gaussian at the mode, with the curvature there. Fast, and enough with many rows.
+        - "variational": the Gaussian of least Kullback–Leibler divergence from the posterior, for any number of
+          classes; `log_evidence_` is its lower bound.
+        - "ep" (expectation propagation, two classes): the Gaussian with nearly the right mean and covariance.
+        - "exact": draws from the posterior itself, by Hamiltonian chains until rank R-hat < 1.01 and bulk and tail
+          effective sizes are at least 400 for every weight; `rhat_` and `ess_` have the worst. `draws` asks for more.
         - "adf" (assumed-density filtering, two classes): one pass over the rows in the order given, on which the answer
           depends. For streams.
         - "adf_spherical": the same with one variance for all weights.
 
-        "ep" and the filters need a Normal prior, or scales learnt as for "laplace"; "skew" and "auto" any prior that is
-        a distribution. In "adf" row i with score f = φᵀw ~ N(φᵀm, φᵀΣφ), whose mean and variance become m̂
-        and v̂ once its label is known, gives
+        "ep" and the filters need a Normal prior, or scales that are learnt. In "adf" row i with score
+        f = φᵀw ~ N(φᵀm, φᵀΣφ), whose mean and variance become m̂ and v̂ once its label is known, gives
 
         .. math:: m ← m + Σφ \\frac{\\hat m - φ^T m}{φ^T Σ φ}, \\qquad
                   Σ ← Σ - Σφφ^T Σ \\, \\frac{φ^T Σ φ - \\hat v}{(φ^T Σ φ)^2}
 
         and log_evidence_ is the sum of the log probabilities with which each label was predicted from the rows before
-        it. "adf_spherical" keeps N(m, vI) with v = tr(Σ)/D after every row. It is the weights of *standardised*
+        it. "adf_spherical" keeps N(m, vI) with v = tr(Σ)/D after every row. It is the weights of *standardized*
         columns, as the first fit found them, that share v (with the intercept at their means), and the prior is
         replaced by the nearest N(m, vI) before the first row: `prior_` has that one. `partial_fit` goes on where the
         pass ended.
@@ -67,6 +65,10 @@ PARAMETERS = """Parameters
         (eps01, eps10) with eps01 = P(recorded 1 | true 0), or "estimate", which may also stand in the pair. Estimated
         with Beta(1, 9) beliefs about twice the flip probability, or those given as `credibly.priors.Beta`; without a
         prior by maximum likelihood. Predictions are of the true class.
+    draws : int or None
+        Of "exact": draws to make at least; None makes as many as convergence takes.
+    max_passes : int or None
+        Of "exact": a budget of passes over the rows; `status_` says when it ran out.
     tol : float
         Goal for the squared Newton decrement: the squared distance to the mode, in posterior standard deviations.
     max_iter : int
@@ -74,7 +76,7 @@ PARAMETERS = """Parameters
     n_jobs : int or None
         Threads for large tables; None uses as many as BLAS may.
     random_state : int, RandomState or None
-        For "sgd", `sample_proba`, and the draws of "skew", "auto" and `certify` (always the same ones where None).
+        For "sgd", "exact", `sample_proba` and `certify` (fits and certificates: always the same draws where None).
     verbose : bool
         Print every step.
 
@@ -82,18 +84,22 @@ PARAMETERS = """Parameters
     ----------
     classes_ : (K,) array
     posterior_ : WeightPosterior or DrawnPosterior
-        ``mean, cov, std, logpdf, sample, project, interval`` of the weights in data units: slopes first, intercept
-        last, class by class. Weighted draws for "skew", and for "auto" where no Gaussian will do.
+        ``mean, cov, std, logpdf, sample, project, interval`` of the weights in data units: coefficients first,
+        intercept last, class by class. Draws for "exact".
     coef_ : (1, d) or (K, d) array
         Slopes at ``posterior_.mean`` (by Laplace the mode); over K classes they sum to zero.
     intercept_ : (1,) or (K,) array
         Intercepts there.
     log_evidence_ : float
-        log p(y | X), the weights integrated out.
+        log p(y | X), the weights integrated out: Laplace's, EP's, the variational bound, or by bridge sampling.
     log_evidence_se_ : float
-        Its standard error where it is corrected by draws ("skew", "auto"), else 0.
-    rung_ : "laplace", "skew", "ep" or "importance"
-        What "auto" used.
+        Its standard error where it is estimated from draws ("exact"), else 0.
+    integrated_log_evidence_ : float
+        The same with what was learnt by maximising it integrated out, too.
+    rung_ : str
+        The inference that was used.
+    rhat_, ess_ : float
+        Of the draws of "exact".
     drift_ : float
         After `partial_fit` by Laplace: how far the posterior mean may be from that of one fit to all rows, in posterior
         standard deviations. A warning is raised when it passes 0.15, or when a batch was so far from a Gaussian (one
@@ -111,7 +117,7 @@ PARAMETERS = """Parameters
     prior_ : Normal, StudentT, Jeffreys or None
         The prior used, in data units.
     prior_scale_ : float or (d,) array
-        Learnt scales on standardised columns ("empirical" and "ard").
+        Learnt scales on standardized columns ("empirical" and "ard").
     label_noise_, label_noise_std_ : float or (2,) array
         Flip probabilities used or learnt, and their standard deviations (0 where fixed).
     label_noise_modes_ : list of dict
@@ -130,9 +136,7 @@ MULTI_CLASS = """\
 THRESHOLD = """\
     threshold : str, StudentT, NormalMixture, or frozen distribution of scipy.stats
         "logistic" (default), "normal", "cauchy", "gumbel" (complementary log–log), "gumbel_max" (log–log), or the name
-        of the link ("logit", "probit", "cauchit", "cloglog", "loglog"). ``NormalMixture(..., learn=True)`` is learnt
-        too: its shape is that of highest evidence, standardised to mean 0 and variance 1, which intercept and slopes
-        take up; `threshold_` has the result.
+        of the link ("logit", "probit", "cauchit", "cloglog", "loglog").
 """
 
 
@@ -189,10 +193,12 @@ class BayesianLogisticRegression(LinearClassifier):
         *,
         prior: PriorChoice = "empirical",
         fit_intercept: bool = True,
-        inference: str = "laplace",
+        inference: str = "auto",
         solver: str = "newton",
         multi_class: str = "auto",
         label_noise: Any = 0.0,
+        draws: int | None = None,
+        max_passes: int | None = None,
         tol: float = 1e-10,
         max_iter: int = 100,
         n_jobs: int | None = None,
@@ -205,6 +211,8 @@ class BayesianLogisticRegression(LinearClassifier):
             inference=inference,
             solver=solver,
             label_noise=label_noise,
+            draws=draws,
+            max_passes=max_passes,
             tol=tol,
             max_iter=max_iter,
             n_jobs=n_jobs,
@@ -293,9 +301,11 @@ class NoisyThresholdClassifier(LinearClassifier):
         *,
         prior: PriorChoice = "empirical",
         fit_intercept: bool = True,
-        inference: str = "laplace",
+        inference: str = "auto",
         solver: str = "newton",
         label_noise: Any = 0.0,
+        draws: int | None = None,
+        max_passes: int | None = None,
         tol: float = 1e-10,
         max_iter: int = 100,
         n_jobs: int | None = None,
@@ -308,6 +318,8 @@ class NoisyThresholdClassifier(LinearClassifier):
             inference=inference,
             solver=solver,
             label_noise=label_noise,
+            draws=draws,
+            max_passes=max_passes,
             tol=tol,
             max_iter=max_iter,
             n_jobs=n_jobs,
@@ -320,33 +332,11 @@ class NoisyThresholdClassifier(LinearClassifier):
         two_classes_only(n_classes)
         return threshold_likelihood(self.threshold)
 
-    def _check_inference(self) -> None:
-        super()._check_inference()
-        if isinstance(self.threshold, NormalMixture) and self.threshold.learn:
-            raise InputError(
-                f"inference={self.inference!r} needs a threshold that is given; a NormalMixture with learn=True is "
-                'learnt with inference="laplace", and its result, threshold_, can be given.'
-            )
-
-    def _learn(self, problem: Problem, prior: PriorChoice, noise: NoiseChoice | None, search: Search) -> Learnt:
-        mixture = self.threshold if isinstance(self.threshold, NormalMixture) and self.threshold.learn else None
-        if mixture is None:
-            return super()._learn(problem, prior, noise, search)
-        if noise is not None:
-            raise InputError(
-                "A mixture that is to be learnt and label noise explain the same rows; choose one of them."
-            )
-        return learn_mixture(problem, mixture, prior, search)
-
-    def _keep_noise(self, noise: NoiseChoice | None, learnt: Learnt) -> None:
-        super()._keep_noise(noise, learnt)
-        likelihood = true_likelihood(self._likelihood)
-        self.threshold_ = likelihood.mixture if isinstance(likelihood, BernoulliMixture) else self.threshold
+    @property
+    def threshold_(self) -> Any:
+        """The threshold used."""
+        self._fitted()
+        return self.threshold
 
     def _what(self) -> str:
         return f"{true_likelihood(self._likelihood)!r} threshold, {super()._what()}"
-
-    @property
-    def _n_identified(self) -> int:
-        learnt = isinstance(self.threshold, NormalMixture) and self.threshold.learn
-        return super()._n_identified + (len(self.threshold_.to_vector()) if learnt else 0)

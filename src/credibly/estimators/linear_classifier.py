@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,31 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from credibly.data.rows import OutOfCoreRows
 from credibly.data.threads import single_threaded_blas
 from credibly.diagnostics.inputs import generator
-from credibly.errors import InputError
-from credibly.estimators.certificate import DRAWS_SEED, Certificate
-from credibly.estimators.certified_weights import certify_weights
-from credibly.estimators.climbing import Checked, climb, ep_from, learn_auto, learn_by_ep, learn_skewed
-from credibly.estimators.hypothesis_tests import HypothesisTests
-from credibly.estimators.inference_choice import (
-    BY_DRAWS,
-    BY_MOMENTS,
-    FILTERS,
-    INFERENCES,
-    check_inference,
-    check_rows,
-    refuse_inference,
-)
+from credibly.estimators.certificate import Certificate
 from credibly.estimators.lazily import lazily
-from credibly.estimators.learning import ChosenPrior, filter_from, learn, learn_by_filter, learn_from
-from credibly.estimators.linear_model import LinearModel, only
-from credibly.estimators.noise import NoiseChoice, learn_with_noise, read_noise, with_noise
+from credibly.estimators.linear_base import LinearModel, only
+from credibly.estimators.noise import read_noise, with_noise
 from credibly.estimators.not_in_memory import is_stored
 from credibly.estimators.partial_labels import read_classes, refuse_other_classes
 from credibly.estimators.probabilities import LabelNoiseMixin, ProbabilityMixin
-from credibly.estimators.problem import Learnt, PriorChoice, Problem, Search
 from credibly.estimators.stored import (
     AnyTable,
-    AnyTraining,
     Walk,
     as_in_fit,
     as_it_is,
@@ -48,21 +33,15 @@ from credibly.estimators.stored import (
     stored_rows,
     with_references,
 )
-from credibly.estimators.validation import all_or_nothing, check_draws, read_training
-from credibly.estimators.wide_learning import in_row_space, whole
-from credibly.inference.adf import Belief, Spherical
-from credibly.inference.drawn_posterior import DrawnPosterior, drawn_scores
-from credibly.inference.frame import Frame
-from credibly.inference.posterior import Gaussian
+from credibly.estimators.tests import HypothesisTests
+from credibly.estimators.validation import all_or_nothing, check_draws, forget_fit, read_training
+from credibly.inference.linear.posterior import DrawnPosterior
+from credibly.inference.linear.spec import BY_MOMENTS, Data, PriorChoice
 from credibly.model.likelihoods import Categorical, Likelihood
-from credibly.model.likelihoods.kinds import true_likelihood
+from credibly.model.likelihoods.kinds import AnyLikelihood, true_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
-from credibly.model.priors import Normal
 from credibly.numerics.arrays import Array
-from credibly.numerics.status import Status
-from credibly.predictive import Predictive, drawn_log_proba, predictive_of, weighted_interval
-
-ROUNDING = 1e-9  # of a log evidence
+from credibly.predictive import Predictive, interval_over_draws, log_proba_over_draws, predictive_of
 
 
 class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, HypothesisTests, LinearModel):
@@ -70,17 +49,16 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
 
     _multi_class: ClassVar[bool]
 
-    log_evidence_se_: float
-    rung_: str | None
-
     def __init__(
         self,
         *,
         prior: PriorChoice = "empirical",
         fit_intercept: bool = True,
-        inference: str = "laplace",
+        inference: str = "auto",
         solver: str = "newton",
         label_noise: Any = 0.0,
+        draws: int | None = None,
+        max_passes: int | None = None,
         tol: float = 1e-10,
         max_iter: int = 100,
         n_jobs: int | None = None,
@@ -92,6 +70,8 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         self.inference = inference
         self.solver = solver
         self.label_noise = label_noise
+        self.draws = draws
+        self.max_passes = max_passes
         self.tol = tol
         self.max_iter = max_iter
         self.n_jobs = n_jobs
@@ -102,7 +82,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
     def _likelihood_for(self, n_classes: int) -> Likelihood | Categorical:
         """The likelihood for so many classes, or an error."""
 
-    # --- learning ----------------------------------------------------------------------------------------------
+    # --- fitting -----------------------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -112,7 +92,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         *,
         resume: str | Path | None = None,
     ) -> Self:
-        """Learn the posterior of the weights.
+        """Fit the posterior of the weights.
 
         Parameters
         ----------
@@ -121,7 +101,8 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         y : (n,) labels
             Two or more classes. `ParquetRows` have their own.
         sample_weight : (n,) array, optional
-            Multiplies each row's log-likelihood: a weight of 2 is the row twice. 0 or 1 for ``inference="adf"``.
+            Multiplies each row's log-likelihood: a weight of 2 is the row twice. 0 or at least 1 for
+            ``inference="ep"``, 0 or 1 for "adf".
         resume : path, optional
             A file in which the results of every pass over the rows are kept until the fit is done: a fit that was
             stopped goes on from there when it is called again in the same way.
@@ -133,20 +114,9 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         with all_or_nothing(self), single_threaded_blas(), resumable(self, resume) as walk:
             self._check_choices()
             table = self._read_table(X, y, sample_weight, walk)
-            self._forget()
+            forget_fit(self)
             self._first_fit(table, walk)
         return self
-
-    def _read_table(
-        self, X: Any, y: Any, sample_weight: Any, walk: Walk, *, classes: Any = None, reset: bool = True
-    ) -> AnyTable:
-        """Rows in memory, or the classes and columns of rows that are not."""
-        if not is_stored(X):
-            return read_training(self, X, y, sample_weight, classes=classes, reset=reset)
-        refuse_inference(self.inference)
-        found = stored_rows(X, y, sample_weight)
-        rows = with_references(self, found, self.prior) if reset else as_in_fit(self, found)
-        return read_stored(self, walk(rows), rows, classes=classes, reset=reset)
 
     def partial_fit(
         self,
@@ -157,7 +127,7 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
     ) -> Self:
         """Update the posterior with more rows: yesterday's posterior is today's prior.
 
-        The first call is `fit`. Prior scales and the standardisation are learnt there and kept; log evidence and log
+        The first call is `fit`. Prior scales and the standardization are learnt there and kept; log evidence and log
         likelihood accumulate by the chain rule.
 
         Parameters
@@ -174,12 +144,176 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         with all_or_nothing(self), single_threaded_blas():
             self._check_choices()
             known = None if classes is None else read_classes(classes)
-            if not hasattr(self, "posterior_"):
+            if not hasattr(self, "fit_"):
                 self._first_fit(self._read_table(X, y, sample_weight, as_it_is, classes=known), as_it_is)
             else:
                 refuse_other_classes(known, self.classes_)
-                self._update(self._read_table(X, y, sample_weight, as_it_is, classes=self.classes_, reset=False))
+                table = self._read_table(X, y, sample_weight, as_it_is, classes=self.classes_, reset=False)
+                self._update(table.training(self._likelihood))
         return self
+
+    def _check_choices(self) -> None:
+        self._check_shared_choices()
+        only(self.solver, dict.fromkeys(("newton", "sgd")), "solver")
+
+    def _read_table(
+        self, X: Any, y: Any, sample_weight: Any, walk: Walk, *, classes: Any = None, reset: bool = True
+    ) -> AnyTable:
+        """Rows in memory, or the classes and columns of rows that are not."""
+        if not is_stored(X):
+            return read_training(self, X, y, sample_weight, classes=classes, reset=reset)
+        found = stored_rows(X, y, sample_weight)
+        rows = with_references(self, found, self.prior) if reset else as_in_fit(self, found)
+        return read_stored(self, walk(rows), rows, classes=classes, reset=reset)
+
+    def _first_fit(self, table: AnyTable, walk: Walk) -> None:
+        likelihood: AnyLikelihood = self._likelihood_for(len(table.classes))
+        noise = read_noise(self.label_noise, softmax=isinstance(likelihood, Categorical))
+        if noise is not None:
+            assert isinstance(likelihood, Likelihood | Categorical)
+            likelihood = with_noise(likelihood, noise.flips)
+        data = self._described(recorded(table.training(likelihood), walk, self.n_jobs))
+        spec = self._spec(
+            likelihood,
+            flips=None if noise is None else noise.belief,
+            solver=self.solver,
+            draws=self.draws,
+            max_passes=self.max_passes,
+        )
+        self.classes_ = table.classes
+        self._hold(self._fit(data, spec), data)
+
+    # --- the fit, in scikit-learn's words ----------------------------------------------------------------------
+
+    @property
+    def coef_(self) -> Array:
+        """Coefficients in data units, (1, d); (K, d) for K weight vectors, adding to zero over classes."""
+        return self._estimate[:, : self.fit_.shape.n_features]
+
+    @property
+    def intercept_(self) -> Array:
+        """Intercepts, (1,) or (K,)."""
+        W, shape = self._estimate, self.fit_.shape
+        return W[:, -1] if shape.intercept else np.zeros(shape.n_outputs)
+
+    @property
+    def _estimate(self) -> Array:
+        W = self._fitted().weights
+        return W - W.mean(axis=0) if len(W) > 1 else W  # a constant added to all classes changes no probability
+
+    @property
+    def _likelihood(self) -> AnyLikelihood:  # type: ignore[override]  # which a Gaussian process sets
+        """The likelihood of class codes, with what was learnt of it."""
+        fit = self._fitted()
+        given, used = fit.spec.likelihood, fit.likelihood
+        if isinstance(given, Likelihood) or not isinstance(used, Likelihood):
+            return used
+        # The softmax of two classes is fitted as the logit of their difference.
+        return (
+            given.with_flips(used.flips[:1])
+            if isinstance(given, NoisyCategorical) and isinstance(used, LabelNoise)
+            else given
+        )
+
+    @property
+    def label_noise_(self) -> float | Array:
+        """Flip probabilities, given or estimated: one number, or a pair."""
+        noisy = self._likelihood
+        flips = noisy.flips if isinstance(noisy, LabelNoise | NoisyCategorical) else np.zeros(1)
+        return self._one_or_pair(flips)
+
+    @property
+    def label_noise_std_(self) -> float | Array:
+        """Their posterior standard deviations; 0 where given."""
+        modes = self._fitted().noise_modes
+        return self._one_or_pair(modes[0].flips_sd if modes else np.zeros(2))
+
+    @property
+    def label_noise_modes_(self) -> list[dict[str, Any]]:
+        """All modes found where flip probabilities are estimated, the best first."""
+        return [
+            {
+                "label_noise": self._one_or_pair(mode.flips),
+                "log_evidence": mode.log_evidence,
+                "log_joint": mode.log_joint,
+            }
+            for mode in self._fitted().noise_modes
+        ]
+
+    def _one_or_pair(self, flips: Array) -> float | Array:
+        return float(flips[0]) if np.ndim(self.label_noise) == 0 else flips
+
+    def _what(self) -> str:
+        how = "" if self.inference in ("auto", "laplace") else f", {self.inference}"
+        return f"classes {self.classes_.tolist()}{how}"
+
+    def _outputs(self) -> list[Any]:
+        return list(self.classes_.tolist())
+
+    def _notes(self) -> list[str]:
+        """How the posterior was found, where it matters for reading the table."""
+        order = ["One pass over the rows in the order given: another order gives another answer."]
+        filtered = self.inference in ("adf", "adf_spherical")
+        return [*self._noise_notes(), *(order if filtered else []), *super()._notes()]
+
+    # --- prediction --------------------------------------------------------------------------------------------
+
+    @lazily
+    def predict_log_proba(self, X: ArrayLike) -> Array:
+        """log p(class | x), (n, K), averaged over the posterior (at the estimate when prior is None).
+
+        Two classes: a relative error of 1e-12, into the tails. Three: probabilities to 1e-6; four and five: 1e-4; more:
+        1e-3 (five times as much where scores have standard deviations beyond 5).
+        """
+        predictive, posterior = self._predictive(), self.posterior_
+        if isinstance(posterior, DrawnPosterior):
+            return self._over_draws(self._rows(X, len(posterior.draws)), partial(log_proba_over_draws, predictive))
+        log_proba = predictive.plug_in if self.prior_ is None else predictive.log_proba
+        return self._rows(X).map(lambda block: log_proba(posterior.scores(block.X)))
+
+    @lazily
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Averaged log odds of `classes_[1]`, (n,); of K classes the averaged log probabilities, (n, K)."""
+        log_proba = self.predict_log_proba(X)
+        return log_proba[:, 1] - log_proba[:, 0] if log_proba.shape[1] == 2 else log_proba
+
+    @lazily
+    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
+        """Equal-tailed credible interval of the probability.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame
+        level : float
+            Mass of the interval.
+
+        Returns
+        -------
+        (n, 2) array for P(classes_[1]) of two classes, (n, K, 2) for K.
+
+        Notes
+        -----
+        Far in a tail the averaged probability can lie above the upper limit: a mean is not a median.
+        """
+        predictive, posterior = self._predictive(), self.posterior_
+        if isinstance(posterior, DrawnPosterior):
+            ends = partial(interval_over_draws, predictive, level=level)
+            return self._over_draws(self._rows(X, len(posterior.draws)), ends)
+        return self._rows(X).map(lambda block: predictive.interval(posterior.scores(block.X), level))
+
+    def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
+        """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""
+        posterior, predictive = self.posterior_, self._predictive()
+        rng = generator(self.random_state if random_state is None else random_state)
+        x = posterior.draws_of_free(rng, check_draws(size))
+        rows = self._rows(X, len(x))
+        p = rows.map(lambda block: np.moveaxis(predictive.proba(posterior.scores_of(block.X, x)), 0, 1))
+        return np.moveaxis(p, 1, 0)
+
+    def _predictive(self) -> Predictive:
+        return predictive_of(true_likelihood(self._likelihood))
+
+    # --- trust -------------------------------------------------------------------------------------------------
 
     def certify(
         self,
@@ -206,195 +340,13 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         Certificate
             `khat`, `reliable`, `verdict`, `log_evidence`, `mean`, `std`, `predict_proba(X)` and more.
         """
+        return self._certificate(self._read_data(X, y, sample_weight), draws, random_state)
+
+    def _read_data(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Data:
+        """Rows and labels as the fit read them."""
         check_is_fitted(self)
-        if self._joint is not None and self._fingerprint is None:
-            raise InputError(
-                "certify with label noise that was estimated needs a model of one fit; partial_fit has kept its value "
-                "since. Fit to all rows at once."
-            )
         table = read_training(self, X, y, sample_weight, classes=self.classes_, reset=False)
-        return certify_weights(self, table.training(self._likelihood), draws, random_state)
-
-    def _advice(self) -> str:
-        """What to do where the posterior is not to be trusted."""
-        highest = self.inference == "auto" or self._joint is not None  # "auto" takes label noise as a number only
-        return super()._advice() if highest else "fit again with inference='auto'"
-
-    def _check_choices(self) -> None:
-        self._check_shared_choices()
-        only(self.solver, {"newton": False, "sgd": True}, "solver")
-        only(self.inference, dict.fromkeys(INFERENCES), "inference")
-        if self.inference != "laplace":
-            self._check_inference()
-
-    @property
-    def _family(self) -> type[Belief] | None:
-        """The family on which a filter projects."""
-        return FILTERS.get(self.inference)
-
-    def _check_inference(self) -> None:
-        """Refuse what the ways other than Laplace's cannot do."""
-        check_inference(self.inference, self.prior, self.solver, self.label_noise)
-
-    def _first_fit(self, table: AnyTable, walk: Walk) -> None:
-        likelihood: Any = self._likelihood_for(len(table.classes))
-        check_rows(self.inference, table.weight, likelihood)
-        noise = read_noise(self.label_noise, softmax=isinstance(likelihood, Categorical))
-        if noise is not None:
-            likelihood = with_noise(likelihood, noise.flips)
-        training = recorded(table.training(likelihood), walk, self.n_jobs)
-        problem = self._problem(likelihood, training)
-        reduced = whole(problem, self.prior) if self._family is Spherical else in_row_space(problem, self.prior)
-        search = self._search(stochastic=self.solver == "sgd")
-        learnt = reduced.lift(self._learn(reduced.problem, reduced.prior, noise, search))
-        self.classes_ = table.classes
-        self._start_keeping(problem, learnt)
-        self._keep_noise(noise, learnt)
-        self._keep_weights(learnt, reduced.frame, training)
-
-    def _learn(self, problem: Problem, prior: PriorChoice, noise: NoiseChoice | None, search: Search) -> Learnt:
-        if self.inference in BY_MOMENTS and isinstance(prior, Normal | str):
-            if self._family is not None:
-                return learn_by_filter(problem, prior, search, self._family)
-            return learn_by_ep(problem, prior, search)
-        if self.inference in BY_DRAWS:
-            way = learn_auto if self.inference == "auto" else learn_skewed
-            return way(problem, prior, search, self._draws_rng())
-        if noise is not None and noise.belief is not None:
-            return learn_with_noise(problem, prior, noise.belief, search)
-        return learn(problem, prior, search)
-
-    def _update(self, table: AnyTable) -> None:
-        check_rows(self.inference, table.weight, self._likelihood)
-        training = table.training(self._likelihood)
-        self._make_room(training)
-        problem = self._next_problem(training)
-        watched = self.inference == "laplace" and self._watch_drift()
-        before = self.posterior_.gaussian
-        self._keep_weights(self._learn_more(problem), self.posterior_.frame, training)
-        if watched:
-            self._tell_drift(problem, before)
-
-    def _learn_more(self, problem: Problem) -> Learnt:
-        """The posterior after more rows, with the one before them as prior."""
-        prior, family = self.posterior_.gaussian, self._family
-        search = self._search(stochastic=self.solver == "sgd")
-        if family is not None:
-            return filter_from(problem, family.project(prior), family)
-        if self.inference == "ep":
-            return ep_from(problem, ChosenPrior(prior, None, None, Status.CONVERGED), search)
-        learnt = learn_from(problem, prior, self.posterior_.contrast, search)
-        if self.inference == "skew":
-            return Checked.of(problem, learnt, self._draws_rng()).skewed()
-        return climb(problem, learnt, search, self._draws_rng()) if self.inference == "auto" else learnt
-
-    def _draws_rng(self) -> np.random.Generator:
-        return generator(DRAWS_SEED if self.random_state is None else self.random_state)
-
-    def _keep_weights(self, learnt: Learnt, frame: Frame, training: AnyTraining) -> None:
-        if learnt.status.good and self._log_evidence + learnt.result.log_evidence > ROUNDING:
-            learnt = learnt._replace(status=Status.EVIDENCE_ABOVE_ZERO)  # a probability of labels is at most one
-        first = self._n_rows == 0
-        self._keep(learnt, frame, training)
-        se = learnt.log_evidence_se
-        self.log_evidence_se_ = se if first else float(np.hypot(self.log_evidence_se_, se))
-        if self.inference == "auto":
-            self.rung_ = learnt.rung
-        shape = self._shape
-        W = self.posterior_.mean.reshape(shape.n_outputs, -1)
-        if shape.n_outputs > 1:
-            W = W - W.mean(axis=0)  # a constant added to all classes changes no probability
-        self.coef_ = W[:, : shape.n_features]
-        self.intercept_ = W[:, -1] if shape.intercept else np.zeros(shape.n_outputs)
-
-    def _keep_noise(self, noise: NoiseChoice | None, learnt: Learnt) -> None:
-        likelihood = self._likelihood
-        flips = likelihood.flips if isinstance(likelihood, LabelNoise | NoisyCategorical) else np.zeros(1)
-        std = learnt.noise_modes[0].flips_std if learnt.noise_modes else np.zeros_like(flips)
-        one = np.ndim(self.label_noise) == 0
-        self.label_noise_, self.label_noise_std_ = (float(a[0]) if one else a for a in (flips, std))
-        self.label_noise_modes_ = [
-            {"label_noise": float(mode.flips[0]) if one else mode.flips, "log_evidence": mode.log_evidence}
-            | {"log_joint": mode.log_joint}
-            for mode in learnt.noise_modes
-        ]
-        if noise is not None and noise.belief is not None and learnt.noise_modes:
-            solution = learnt.noise_modes[0].result.solution
-            self._joint = (noise.belief, Gaussian(solution.x, solution.local.hessian))
-        self._n_flips = 0 if noise is None or noise.belief is None else noise.belief.n_free
-
-    @property
-    def _n_identified(self) -> int:
-        return super()._n_identified + self._n_flips
-
-    def _what(self) -> str:
-        how = "" if self.inference == "laplace" else f", {self.inference}"
-        return f"classes {self.classes_.tolist()}{how}"
-
-    def _notes(self) -> list[str]:
-        """How the posterior was found, where it matters for reading the table."""
-        said = []
-        if self._family is not None:
-            said = ["One pass over the rows in the order given: another order gives another answer."]
-        if self.inference == "auto":
-            said = [f"inference='auto' used {self.rung_!r}."]
-        if self.log_evidence_se_ > 0:
-            said += [f"The log evidence is corrected by draws, standard error {self.log_evidence_se_:.2g}."]
-        if self.inference in BY_MOMENTS or isinstance(self.posterior_, DrawnPosterior):
-            said += ["`mode` is the mean."]
-        return [*self._noise_notes(), *said, *super()._notes()]
-
-    # --- prediction --------------------------------------------------------------------------------------------
-
-    @lazily
-    def predict_log_proba(self, X: ArrayLike) -> Array:
-        """log p(class | x), (n, K), averaged over the posterior (at the estimate when prior is None).
-
-        Two classes: a relative error of 1e-12, into the tails. Three: probabilities to 1e-6; four and five: 1e-4; more:
-        1e-3 (five times as much where scores have standard deviations beyond 5).
-        """
-        rows = self._design(X)
-        posterior, predictive = self.posterior_, self._predictive()
-        if isinstance(posterior, DrawnPosterior):
-            return rows.map(lambda part: drawn_log_proba(predictive, drawn_scores(posterior, part.X)))
-        log_proba = predictive.plug_in if self.prior_ is None else predictive.log_proba
-        return rows.map(lambda part: log_proba(posterior.determined_scores(part.X)))
-
-    @lazily
-    def predict_interval(self, X: ArrayLike, level: float = 0.9) -> Array:
-        """Equal-tailed credible interval of the probability.
-
-        Parameters
-        ----------
-        X : (n, d) array or frame
-        level : float
-            Mass of the interval.
-
-        Returns
-        -------
-        (n, 2) array for P(classes_[1]) of two classes, (n, K, 2) for K.
-
-        Notes
-        -----
-        Far in a tail the averaged probability can lie above the upper limit: a mean is not a median.
-        """
-        predictive, rows = self._predictive(), self._design(X)
-        posterior = self.posterior_
-        if isinstance(posterior, DrawnPosterior):
-            return rows.map(lambda part: weighted_interval(predictive, drawn_scores(posterior, part.X), level))
-        return rows.map(lambda part: predictive.interval(posterior.determined_scores(part.X), level))
-
-    def sample_proba(self, X: ArrayLike, size: int = 1, random_state: Any = None) -> Array:
-        """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""
-        rows = self._design(X, self.posterior_.frame.full)
-        rng = generator(self.random_state if random_state is None else random_state)
-        draws = self.posterior_.frame_draws(rng, check_draws(size))  # (size, K, D)
-        f = rows.map(lambda part: np.asarray(part.X @ draws.reshape(-1, draws.shape[-1]).T))
-        return self._predictive().proba(np.moveaxis(f.reshape(len(f), size, -1), 0, 1))
-
-    def _predictive(self) -> Predictive:
-        check_is_fitted(self)
-        return predictive_of(true_likelihood(self._likelihood))
+        return self._described(table.training(self._likelihood))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

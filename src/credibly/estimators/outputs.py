@@ -19,7 +19,7 @@ from credibly.errors import InputError, NotDefinedError
 from credibly.estimators.not_in_memory import is_stored
 from credibly.estimators.stored import as_in_fit, lazy_rows, read_names
 from credibly.estimators.validation import canonical, read_numbers
-from credibly.inference.posterior import normal_quantile
+from credibly.inference.gaussian import normal_quantile
 from credibly.numerics.arrays import AnyArray, Array
 
 BLOCK_NUMBERS = 1_000_000  # in a block of rows in memory whose predictions are written

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import ndtr
 
-from credibly.inference.drawn_posterior import DrawnPosterior
-from credibly.inference.posterior import WeightPosterior
+from credibly.inference.linear.posterior import WeightPosterior
 from credibly.numerics.arrays import Array
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ MOST_ROWS = 200  # shown; a text model has thousands
 
 @dataclass(frozen=True)
 class Summary:
-    """One row per weight: mode, standard deviation, interval, probability of being positive.
+    """One row per weight: estimate, standard deviation, interval, probability of being positive.
 
     Attributes
     ----------
@@ -32,7 +31,7 @@ class Summary:
     classes : list of str or None
         One block of rows per class; None for two classes with one weight vector.
     columns : dict of str to (M,) array
-        ``mode, sd, lower, upper, p_positive`` and without a prior ``z, p``.
+        ``estimate, sd, lower, upper, p_positive`` and without a prior ``z, p``.
     """
 
     title: str
@@ -101,19 +100,17 @@ def aligned(row: Sequence[str], widths: Sequence[int], n_text: int) -> str:
     )
 
 
-def weight_columns(
-    posterior: WeightPosterior | DrawnPosterior, level: float, errors: Array | None = None
-) -> dict[str, Array]:
+def weight_columns(posterior: WeightPosterior, level: float, errors: Array | None = None) -> dict[str, Array]:
     """The columns of a weight table; standard errors add Wald's z and two-sided p."""
-    mode, sd, interval = posterior.mean, posterior.std, posterior.interval(level)
+    estimate, sd, interval = posterior.mean, posterior.std, posterior.interval(level)
     columns = {
-        "mode": mode,
+        "estimate": estimate,
         "sd": sd,
         "lower": interval[:, 0],
         "upper": interval[:, 1],
         "p_positive": posterior.positive,
     }
     if errors is not None:
-        z = mode / errors
+        z = estimate / errors
         columns |= {"z": z, "p": 2 * ndtr(-np.abs(z))}
     return columns

@@ -7,21 +7,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from credibly._version import __version__
+from credibly.data.rows import MemoryRows
 from credibly.data.threads import single_threaded_blas
 from credibly.diagnostics.inputs import generator
 from credibly.errors import DataWarning, InputError, NotDefinedError
 from credibly.estimators.exporting import check_fitted
 from credibly.estimators.gaussian_process_results import GaussianProcessResults
 from credibly.estimators.generative_results import GenerativeClassifierBase, at_least_one
-from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.least_squares import LeastSquaresClassifier
-from credibly.estimators.linear_model import LinearModel
+from credibly.estimators.linear_base import LinearModel
 from credibly.estimators.validation import Training, feature_names, read_columns, read_training
 from credibly.inference.function_posterior import LOST
+from credibly.inference.gaussian import Gaussian
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.latent import LatentGaussian
-from credibly.inference.posterior import Gaussian
-from credibly.inference.targets import row_log_prob
+from credibly.inference.linear.fit import LinearFit, with_flips
+from credibly.inference.linear.objective import log_probs
+from credibly.inference.linear.posterior import WeightPosterior
+from credibly.inference.linear.spec import Data
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -201,7 +204,7 @@ def _draw_targets(rng: np.random.Generator, likelihood: FamilyLikelihood, rows: 
 
 def _log_prob(likelihood: AnyLikelihood, rows: Training, f: Array) -> Array:
     """log p(y_i | f_i), (s, n); a row of weight 2 is the row twice."""
-    out = row_log_prob(likelihood, rows.y, f) * (1.0 if rows.weight is None else rows.weight)
+    out = log_probs(likelihood, rows.y, f) * (1.0 if rows.weight is None else rows.weight)
     if isinstance(likelihood, FamilyLikelihood) and isinstance(likelihood.family, Binomial):
         totals = np.ones(len(rows.y)) if rows.weight is None else rows.weight
         out = out + likelihood.family.log_coefficients(np.asarray(rows.y), totals)
@@ -214,21 +217,22 @@ def _log_prob(likelihood: AnyLikelihood, rows: Training, f: Array) -> Array:
 def _sample_linear(model: Any, X: Any, y: Any, rng: np.random.Generator, size: int) -> Draws:
     rows = _linear_rows(model, X, y)
     _check_size(size, 0 if rows is None else len(rows.y))
-    noise = model._joint if model._fingerprint is not None else None  # weights and flips, where one fit estimated both
-    if noise is None:
-        w, flips = model.posterior_.sample(rng, size), None
+    fit: LinearFit = model.fit_
+    joint, belief = with_flips(fit), fit.spec.flips
+    flips = None
+    if joint is None or belief is None:
+        w = fit.posterior.sample(rng, size)
     else:
-        belief, joint = noise
-        both = joint.sample(rng, size)
-        w = model.posterior_.to_data(both[:, : -belief.n_free])
-        flips = np.array([belief.flips(theta) for theta in both[:, -belief.n_free :]])
-    by_class = ["class"] if model._shape.n_outputs > 1 else []
+        x = joint.sample(rng, size)
+        w = fit.posterior.to_weights(rng, x[:, : -belief.n_free])
+        flips = np.array([belief.flips(it) for it in x[:, -belief.n_free :]])
+    by_class = ["class"] if model.fit_.shape.n_outputs > 1 else []
     flip = ["flip"] if np.ndim(getattr(model, "label_noise", 0.0)) else []  # a pair: one for each direction
     coords = {"feature": feature_names(model)} | {name: _class_names(model.classes_) for name in by_class}
     if flips is not None and flip:
         zero, one = (str(label) for label in model.classes_.tolist())
         coords["flip"] = [f"{zero} recorded as {one}", f"{one} recorded as {zero}"]
-    groups = {"posterior": _named_weights(model, w, flips), "prior": _linear_prior(model, noise, rng, size)}
+    groups = {"posterior": _named_weights(model, w, flips), "prior": _linear_prior(model, rng, size)}
     if rows is not None:
         groups |= _simulate(rng, rows, _linear_scores(model, rows, w, flips))
     dims = {"coef": ["feature", *by_class], "intercept": by_class, "label_noise": flip}
@@ -237,33 +241,34 @@ def _sample_linear(model: Any, X: Any, y: Any, rng: np.random.Generator, size: i
 
 def _vectors(model: Any, w: Array) -> tuple[Array, Array]:
     """Weights (S, M), which are class by class, as coefficients (S, d, K) and intercepts (S, K)."""
-    vectors = w.reshape(len(w), model._shape.n_outputs, -1).swapaxes(1, 2)
-    intercept = vectors[:, -1] if model._shape.intercept else np.zeros((len(w), vectors.shape[2]))
-    return vectors[:, : model._shape.n_features], intercept
+    vectors = w.reshape(len(w), model.fit_.shape.n_outputs, -1).swapaxes(1, 2)
+    intercept = vectors[:, -1] if model.fit_.shape.intercept else np.zeros((len(w), vectors.shape[2]))
+    return vectors[:, : model.fit_.shape.n_features], intercept
 
 
 def _named_weights(model: Any, w: Array, flips: Array | None) -> Group:
     coef, intercept = _vectors(model, w)
-    one = model._shape.n_outputs == 1
+    one = model.fit_.shape.n_outputs == 1
     named = {"coef": coef[..., 0] if one else coef}
-    if model._shape.intercept:
+    if model.fit_.shape.intercept:
         named["intercept"] = intercept[:, 0] if one else intercept
     if flips is not None:
         named["label_noise"] = flips if np.ndim(model.label_noise) else flips[:, 0]
     return named
 
 
-def _linear_prior(model: Any, noise: Any, rng: np.random.Generator, size: int) -> Group:
+def _linear_prior(model: Any, rng: np.random.Generator, size: int) -> Group:
     """Draws of the prior; none where it is flat or Jeffreys'."""
-    if isinstance(model._first_prior, Gaussian):
-        w = model.posterior_.to_data(model._first_prior.sample(rng, size))
+    fit: LinearFit = model.fit_
+    if isinstance(fit.prior, Gaussian):
+        w = WeightPosterior(fit.prior, fit.posterior.shared, fit.posterior.design).sample(rng, size)
     elif isinstance(model.prior_, StudentT):
-        w = model.prior_.scales(model._shape) * rng.standard_t(model.prior_.degrees, (size, model._shape.total))
+        w = model.prior_.scales(model.fit_.shape) * rng.standard_t(model.prior_.degrees, (size, model.fit_.shape.total))
     else:
         return {}
-    flips = None
-    if noise is not None and (belief := noise[0]).beta is not None:
-        halves = 0.5 * rng.beta(belief.beta[0], belief.beta[1], (size, belief.n_free))
+    flips, belief = None, fit.spec.flips
+    if belief is not None:
+        halves = 0.5 * rng.beta(belief.beta.a, belief.beta.b, (size, belief.n_free))
         flips = np.where(belief.index < 0, belief.fixed, halves[:, belief.index])
     return _named_weights(model, w, flips)
 
@@ -282,7 +287,7 @@ def _linear_scores(model: Any, rows: Training, w: Array, flips: Array | None) ->
 
 def _linear_rows(model: Any, X: Any, y: Any) -> Training | None:
     """The rows that are asked about; those of the fit where none are given and it holds them."""
-    fitted: Training | None = getattr(model, "_training", None)
+    fitted = None if model._data is None else _training(model._data)
     if isinstance(model, LeastSquaresClassifier):
         if X is not None:
             raise InputError("LeastSquaresClassifier has no probabilities of labels: leave out X and y.")
@@ -299,9 +304,12 @@ def _linear_rows(model: Any, X: Any, y: Any) -> Training | None:
     if y is None:
         columns = read_columns(model, X)
         return Training(columns, np.zeros(columns.shape[0], dtype=np.int64), None, None)
-    if isinstance(model, BayesianGLM):
-        return model._read_rows(X, y, None, None, None)
-    return read_training(model, X, y, None, classes=model.classes_, reset=False).training(model._likelihood)
+    return _training(model._read_data(X, y))
+
+
+def _training(data: Data) -> Training:
+    assert isinstance(data.rows, MemoryRows)
+    return Training(data.rows.X, data.rows.y, data.rows.weight, data.rows.offset)
 
 
 # --- Gaussian processes --------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from credibly.errors import InputError
 from credibly.inference.free_density import Target, agrees_with_complex, check_given, number, shown
+from credibly.inference.gaussian import Gaussian
 from credibly.inference.mode_search import Search, axes, find_modes
-from credibly.inference.posterior import Gaussian
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property
 from credibly.numerics.special import log_sum_exp

@@ -9,13 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.laplace import Controls
+from credibly.inference.gaussian import Scores
 from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_laplace import Latents
-from credibly.inference.posterior import Scores
 from credibly.inference.sites import GOAL, Sites, SiteState, cavities_of, matched, settle, tilted_of
 from credibly.numerics.arrays import Array
-from credibly.numerics.status import Status
+from credibly.numerics.status import TO_ROUNDING, Controls, Status
 
 FLOOR = 4 * np.finfo(float).eps
 BLOCKS = 8  # parts of a sequential sweep: the joint marginal of a part is renewed before its rows are visited
@@ -79,7 +78,7 @@ class SiteLatents(SiteState):
 
 
 def expectation_propagation(
-    problem: Latents, start: Array | None = None, controls: Controls = Controls()
+    problem: Latents, start: Array | None = None, controls: Controls = TO_ROUNDING
 ) -> SiteLatents:
     """Replace every likelihood factor by a Gaussian that has the right moments in the context of all others.
 
@@ -100,7 +99,7 @@ def expectation_propagation(
 
 
 def assumed_density_filtering(
-    problem: Latents, start: Array | None = None, controls: Controls = Controls()
+    problem: Latents, start: Array | None = None, controls: Controls = TO_ROUNDING
 ) -> SiteLatents:
     """One pass over the rows in their order: every row is taken in once, with what came before it as its prior.
 

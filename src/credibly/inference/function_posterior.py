@@ -5,10 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from credibly.errors import InputError
+from credibly.inference.gaussian import Scores
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_softmax import ClassGaussian
 from credibly.inference.one_vs_rest import OneVsRestGaussian
-from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property

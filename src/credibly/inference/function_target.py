@@ -16,19 +16,19 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from credibly.data.rows import MemoryRows
+from credibly.data.rows import Block
 from credibly.errors import InputError
+from credibly.inference.gaussian import Gaussian
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_softmax import ClassGaussian
-from credibly.inference.posterior import Gaussian
-from credibly.inference.targets import both, log_likelihoods
+from credibly.inference.linear.objective import log_likelihood_block
 from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import Categorical
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, semidefinite_root, weighted_gram
-from credibly.numerics.special import log_softmax
+from credibly.numerics.special import LOG_2PI, log_softmax
 
 LEFT = 1e-10  # of the prior variance: less is rounding
 LOST = 1e-6  # of it: more below zero cannot be overlooked
@@ -88,19 +88,11 @@ class FunctionTarget:
         blocks = [[S.T @ (W[:, c, d, None] * T) for d, T in enumerate(self.roots)] for c, S in enumerate(self.roots)]
         return np.block(blocks)
 
-    def log_joints(self, steps: Array) -> Array:
-        """log p(y, m ± h), (2, S)."""
-        white = Gaussian(np.zeros(self.q.mean.size), PSD(np.eye(self.q.mean.size)))
-        return self._log_likelihoods(steps) + both(white, self.q.mean, steps)
-
-    @property
-    def log_likelihood(self) -> float:
-        """log p(y | m)."""
-        return float(self._log_likelihoods(np.zeros((1, self.q.mean.size)))[0, 0])
-
-    def _log_likelihoods(self, steps: Array) -> Array:
-        rows = MemoryRows(np.hstack(self.roots), self.y)
-        return log_likelihoods(self.likelihood, rows, self._vectors(self.q.mean[None])[0], self._vectors(steps))
+    def log_joints(self, x: Array) -> Array:
+        """log p(y, x), (S,)."""
+        block = Block(np.hstack(self.roots), self.y)
+        (log_likelihood,) = log_likelihood_block(block, self.likelihood, self._vectors(x))
+        return np.asarray(log_likelihood - 0.5 * (x**2).sum(axis=1) - 0.5 * x.shape[1] * LOG_2PI)
 
     def _vectors(self, u: Array) -> Array:
         """One vector for each class, (size, C, M): its own coordinates, and zeros for those of other classes."""

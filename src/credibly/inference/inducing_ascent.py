@@ -18,11 +18,10 @@ from scipy.optimize import lsq_linear
 from credibly.data.threads import in_order, single_threaded_blas
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.kernel_evidence import AT_BOUND, Evaluated, KernelEvidence, Progress
-from credibly.inference.laplace import Controls
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import ARMIJO
-from credibly.numerics.status import Status, silent
+from credibly.numerics.status import Controls, Status, silent
 
 STEP = 3e-3  # of a log hyperparameter, for differences of slopes that are good to 1e-3
 LONGEST = 1.0  # step, in e-folds of a hyperparameter

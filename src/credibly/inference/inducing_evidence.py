@@ -16,10 +16,10 @@ from credibly.inference.inducing_latents import InducingLatents, inducing_laplac
 from credibly.inference.inducing_points import independent_points
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.kernel_evidence import Evaluated, KernelEvidence
-from credibly.inference.laplace import Controls
 from credibly.inference.one_vs_rest import OneVsRestLatents
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.status import Controls
 
 Infer = Callable[[InducingLatents, Array | None, Controls], Any]
 SOLVERS: dict[str, Infer] = {"laplace": inducing_laplace, "ep": inducing_propagation}

@@ -10,20 +10,19 @@ import numpy as np
 
 from credibly.data.rows import Sums
 from credibly.errors import NotPositiveDefinite
+from credibly.inference.gaussian import Scores
 from credibly.inference.inducing import InducingPrecision, InducingPrior, Part
 from credibly.inference.inducing_posterior import InducingGaussian
 from credibly.inference.kernel_slopes import cross_sums, diagonal_sums, place_sums
-from credibly.inference.laplace import Controls
 from credibly.inference.latent_newton import AtMode, Mode, Point
 from credibly.inference.leave_one_out import cavities, log_left_out
-from credibly.inference.posterior import Scores
 from credibly.inference.sites import GOAL, Cavities, Sites, SiteState, matched, settle, tilted_of
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.base import Expansion
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import scratch, weighted_gram
 from credibly.numerics.newton import ARMIJO, HALVINGS, at_rounding_floor, rounding
-from credibly.numerics.status import Status
+from credibly.numerics.status import TO_ROUNDING, Controls, Status
 
 CHORD = 100.0  # squared decrement below which a step is tried with the factor of the last one: n m instead of n m²
 CHORD_GAIN = 0.1  # what such a step must take off the squared decrement, or the factor is renewed
@@ -127,7 +126,7 @@ class InducingLaplace(AtMode[Expansion, InducingPrecision]):
 
 
 def inducing_laplace(
-    problem: InducingLatents, start: Array | None = None, controls: Controls = Controls()
+    problem: InducingLatents, start: Array | None = None, controls: Controls = TO_ROUNDING
 ) -> InducingLaplace:
     """The Gaussian at the mode of the latents, by Newton steps, halved until they help enough.
 
@@ -274,7 +273,7 @@ class InducingSites(SiteState):
 
 
 def inducing_propagation(
-    problem: InducingLatents, start: Array | None = None, controls: Controls = Controls()
+    problem: InducingLatents, start: Array | None = None, controls: Controls = TO_ROUNDING
 ) -> InducingSites:
     """Expectation propagation: as `expectation_propagation`, two passes over the rows for each sweep.
 

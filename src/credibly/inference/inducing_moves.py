@@ -18,9 +18,8 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference.inducing_evidence import InducingEvidence
 from credibly.inference.inducing_search import Learnt
 from credibly.inference.kernel_evidence import FORBIDDEN, Evaluated, Progress
-from credibly.inference.laplace import Controls
 from credibly.numerics.arrays import Array
-from credibly.numerics.status import silent
+from credibly.numerics.status import Controls, silent
 
 MOST_STEPS = 10  # of L-BFGS: each costs about a search step on all rows
 PAIRS = 20

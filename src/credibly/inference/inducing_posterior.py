@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from credibly.inference.function_posterior import CHUNK, LOST, finite
+from credibly.inference.gaussian import Scores
 from credibly.inference.inducing import InducingPrecision, Whitening, left_open, squared_lengths
-from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import Array
 from credibly.numerics.caching import cached_property

@@ -27,10 +27,9 @@ from credibly.inference.inducing_ascent import Ascent, Goal, Look, Terms, defini
 from credibly.inference.inducing_evidence import InducingEvidence
 from credibly.inference.inducing_points import chosen_points
 from credibly.inference.kernel_evidence import Evaluated, Progress, maximise
-from credibly.inference.laplace import Controls
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.status import Status, silent
+from credibly.numerics.status import Controls, Status, silent
 
 SMALL = 3e8  # n m²: below, hyperparameters are searched for on all rows
 PARTS = ((1_500, 100), (5_000, 200), (15_000, 350))  # rows and points, before all rows

@@ -17,15 +17,14 @@ import numpy as np
 from scipy.optimize import minimize
 
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.label_noise import FlipBelief
-from credibly.inference.laplace import Controls
+from credibly.inference.flips import FlipBelief
+from credibly.inference.gaussian import Scores
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_softmax import ClassGaussian
 from credibly.inference.one_vs_rest import OneVsRestGaussian
-from credibly.inference.posterior import Scores
 from credibly.model.kernels import Kernel
 from credibly.numerics.arrays import AnyArray, Array
-from credibly.numerics.status import Status, silent
+from credibly.numerics.status import Controls, Status, silent
 
 FLAT = 1e-2  # slope, in nats per e-fold of a hyperparameter, that counts as none
 GAIN, LEVEL = 1e-9, 1e-4  # a step that gains less (of the evidence), and a slope that is less, end the search
@@ -190,7 +189,7 @@ class KernelEvidence:
     def log_prior_gradient(self, theta: Array) -> Array:
         """Its gradient, (p,)."""
         kernels, logits = self.split(theta)
-        noise = np.zeros(0) if self.belief is None else -self.belief.pull(logits)
+        noise = np.zeros(0) if self.belief is None else -self.belief.gradient(logits)
         return np.concatenate([*(kernel.log_prior_gradient for kernel in kernels), noise])
 
     def hessian(self, at: Evaluated, controls: Controls) -> Array:

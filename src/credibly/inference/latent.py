@@ -19,7 +19,7 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from credibly.inference.posterior import Scores
+from credibly.inference.gaussian import Scores
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 

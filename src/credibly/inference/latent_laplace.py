@@ -10,15 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.laplace import Controls
+from credibly.inference.gaussian import Scores
 from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_newton import AtMode, Mode, Point, find_mode
 from credibly.inference.leave_one_out import cavities, log_left_out
-from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.base import Expansion
 from credibly.model.likelihoods.kinds import concave_relative
 from credibly.numerics.arrays import Array
+from credibly.numerics.status import TO_ROUNDING, Controls
 
 
 class Latents(NamedTuple):
@@ -100,7 +100,7 @@ class LaplaceLatents(AtMode[Expansion, Precision]):
         return float(self.mode.precision.W @ self.mode.precision.variances(self.problem.K))
 
 
-def laplace_latents(problem: Latents, start: Array | None = None, controls: Controls = Controls()) -> LaplaceLatents:
+def laplace_latents(problem: Latents, start: Array | None = None, controls: Controls = TO_ROUNDING) -> LaplaceLatents:
     """Approximate the posterior of the latents by the Gaussian at its mode.
 
     A likelihood that is not log-concave is tried from the mode of its concave relative and from zero (and from

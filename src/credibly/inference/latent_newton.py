@@ -16,10 +16,9 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from credibly.inference.laplace import Controls
 from credibly.numerics.arrays import Array
 from credibly.numerics.newton import ARMIJO, HALVINGS, at_rounding_floor, rounding
-from credibly.numerics.status import Status
+from credibly.numerics.status import Controls, Status
 
 CHORD = 3.0  # squared decrement below which a step is tried with the factor of the last one: n² instead of n³
 CHORD_GOAL = 1e-2

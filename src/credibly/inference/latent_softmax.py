@@ -19,15 +19,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from credibly.inference.laplace import Controls
+from credibly.inference.gaussian import Scores
 from credibly.inference.latent import Precision
 from credibly.inference.latent_newton import AtMode, Point, find_mode
 from credibly.inference.leave_one_out import class_cavities, log_class_left_out
-from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Categorical
 from credibly.model.likelihoods.categorical import CategoricalExpansion
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.linalg import PSD
+from credibly.numerics.status import TO_ROUNDING, Controls
 
 
 def of_class(items: tuple[Array, ...], c: int) -> Array:
@@ -195,7 +195,7 @@ class SoftmaxLatents(AtMode[CategoricalExpansion, ClassPrecision]):
 
 
 def softmax_latents(
-    problem: ClassLatents, start: Array | None = None, controls: Controls = Controls()
+    problem: ClassLatents, start: Array | None = None, controls: Controls = TO_ROUNDING
 ) -> SoftmaxLatents:
     """Approximate the joint posterior of all classes' latents by the Gaussian at its mode.
 

@@ -16,7 +16,7 @@ References: Vehtari, Mononen, Tolvanen, Sivula & Winther 2016, sec. 2.4 (LA-LOO)
 
 import numpy as np
 
-from credibly.inference.posterior import Scores
+from credibly.inference.gaussian import Scores
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.numerics.arrays import Array, Codes

@@ -21,7 +21,7 @@ import numpy as np
 
 from credibly.errors import InputError, NoModeError, NotPositiveDefinite
 from credibly.inference.free_density import Derivatives, Target, agrees_with_complex, shown
-from credibly.inference.posterior import Gaussian
+from credibly.inference.gaussian import Gaussian
 from credibly.numerics import differences as d
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, from_root

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from credibly.inference.ep import SiteLatents
+from credibly.inference.gaussian import Scores
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.latent_laplace import Latents
 from credibly.inference.latent_softmax import of_class
-from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.special import log_softmax

@@ -21,13 +21,12 @@ from typing import NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.laplace import Controls
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.averages import Tilted
 from credibly.numerics.fixed_point import Anderson
 from credibly.numerics.newton import HALVINGS
-from credibly.numerics.status import Status, silent
+from credibly.numerics.status import Controls, Status, silent
 
 GOAL = 1e-18  # squared change of a marginal, in its own standard deviations; finer is rounding of K
 FLOOR = 4 * np.finfo(float).eps

@@ -155,3 +155,38 @@ class ManyWeights:
 
 
 MANY_WEIGHTS = ManyWeights()
+
+
+@dataclass(frozen=True)
+class ImportanceSettings:
+    """Draws of a certificate: how many, where from, and when they are enough."""
+
+    first_pairs: int = 512
+    """Doubled from here on."""
+    most_pairs: int = 16_384
+    """Unless more are asked for."""
+    most_numbers: int = 20_000_000
+    """In all draws together: 160 MB."""
+    evidence_se: float = 0.015
+    """Standard error of the log evidence, in nats, at which draws are enough,"""
+    mean_se: float = 0.035
+    """and that of every mean, in posterior standard deviations."""
+    one_wide_in: int = 8
+    """Pairs: few enough that q is hardly drawn from less."""
+    wider: float = 3.0
+    """Of those pairs: as far as a posterior that q has missed usually reaches."""
+    hopeless: float = 1.0
+    """k̂ that leaves no doubt even if it is not known well."""
+    sure_pairs: int = 8_192
+    """With so many, one above 0.7 leaves none either."""
+    settled_pairs: int = 2_048
+    """With fewer, a k̂ above one half may be chance."""
+    small_tail: float = 0.05
+    """Of the mean ratio: a tail that holds less cannot spoil it."""
+    sobol_dimensions: int = 200
+    """Beyond, a Sobol sequence of this length is no more even than random points,"""
+    wide_sobol_dimensions: int = 20
+    """and beyond this, wide points have next to no weight."""
+
+
+IMPORTANCE = ImportanceSettings()

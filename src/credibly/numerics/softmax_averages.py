@@ -80,8 +80,18 @@ _LARGEST = 1e30  # of a score, in single precision: its products stay in range
 _ROUNDED = 1e-8  # of a covariance: it may be a difference of larger matrices, known to half of the digits
 _TINY = 1e-30  # a probability below this may have lost digits to underflow in single precision
 _TAIL_POINTS = 1024  # for such a probability: of what is below the error of all points the order of magnitude is enough
-_MOMENT_POINTS, _MOST_MOMENT_NODES = 1024, 4096  # of averages for variational inference
-_MOMENT_SPREAD = 1.5  # spreads may be wider by this for these: 1e-4 is enough, and nodes go with the log of an error
+
+
+class MomentRule(NamedTuple):
+    """How the averages for variational inference are taken."""
+
+    most_nodes: int  # of a product rule
+    points: int  # for rows that would need more
+    stretch: float  # how much wider spreads may be than for probabilities: nodes go with the log of an error
+
+
+MOMENTS = MomentRule(4096, 1024, 1.5)  # to 1e-4, where nodes suffice
+ROUGH_MOMENTS = MomentRule(256, 128, 4.0)  # to a per cent or so: for the way to an optimum, at a tenth of the cost
 
 
 def log_softmax(m: ArrayLike, V: ArrayLike) -> Array:
@@ -159,7 +169,7 @@ class SoftmaxMoments(NamedTuple):
     product: Array  # (n, K, K), E[ppᵀ]
 
 
-def softmax_moments(m: Array, V: Array) -> SoftmaxMoments:
+def softmax_moments(m: Array, V: Array, rule: MomentRule = MOMENTS) -> SoftmaxMoments:
     r"""Averages of the log-sum-exp, of the softmax p and of its products over normal scores.
 
     .. math:: E[\log \textstyle\sum_j e^{f_j}], \quad E[p], \quad E[p p^T], \qquad f \sim N(m, V)
@@ -170,6 +180,7 @@ def softmax_moments(m: Array, V: Array) -> SoftmaxMoments:
         Means of the scores.
     V : (n, K, K) float array
         Covariances; positive semi-definite.
+    rule : MomentRule
 
     Returns
     -------
@@ -191,7 +202,7 @@ def softmax_moments(m: Array, V: Array) -> SoftmaxMoments:
     lead, m, V = _rows(m, V)
     n, K = m.shape
     out = SoftmaxMoments(np.empty(n), np.empty((n, K)), np.empty((n, K, K)))
-    for rows, f, weights in score_nodes(m, V):
+    for rows, f, weights in score_nodes(m, V, rule):
         top = f.max(axis=1, keepdims=True)
         p = np.exp(f - top)
         total = p.sum(axis=1, keepdims=True)
@@ -202,18 +213,18 @@ def softmax_moments(m: Array, V: Array) -> SoftmaxMoments:
     return SoftmaxMoments(*(part.reshape(*lead, *part.shape[1:]) for part in out))
 
 
-def score_nodes(m: Array, V: Array, cells: int = 1) -> Iterator[tuple[Codes, Array, Array]]:
+def score_nodes(m: Array, V: Array, rule: MomentRule = MOMENTS, cells: int = 1) -> Iterator[tuple[Codes, Array, Array]]:
     """Nodes of a rule for averages over normal scores, m (n, K) and V (n, K, K), some rows at a time.
 
     Yields the numbers of rows, their scores at the nodes, (b, K, S), and the weights of those, (S,); `cells` is how
     many numbers will be held for each score.
     """
     n, K = m.shape
-    points, weights = normal_points(_MOMENT_POINTS, K - 1).T, np.full(_MOMENT_POINTS, 1.0 / _MOMENT_POINTS)
+    points, weights = normal_points(rule.points, K - 1).T, np.full(rule.points, 1.0 / rule.points)
     for block in row_blocks(n, K**2, BLOCK_SIZES.covariances):
         B = _principal_axes(V[block])
-        counts = _node_counts(B / _MOMENT_SPREAD)
-        product = counts.prod(axis=1, dtype=float) <= _MOST_MOMENT_NODES
+        counts = _node_counts(B / rule.stretch)
+        product = counts.prod(axis=1, dtype=float) <= rule.most_nodes
         rest = np.flatnonzero(~product)
         groups = [(rows, B[rows], *_grid(pattern)) for pattern, rows in _groups(counts, np.flatnonzero(product))]
         groups.append((rest, _symmetric_root(V[block][rest]), points, weights))

@@ -151,3 +151,15 @@ Report = Callable[[int, float, float], None]  # of step, value and squared decre
 
 def silent(step: int, value: float, decrement: float) -> None:
     """Report nothing."""
+
+
+class Controls(NamedTuple):
+    """When a search stops, and what it tells on the way."""
+
+    tol: float = 1e-10  # squared distance to the mode in posterior standard deviations; for Gaussians, twice KL in nats
+    max_steps: int = 100
+    report: Report = silent  # of (step, objective, squared distance)
+
+
+CONTROLS = Controls()
+TO_ROUNDING = Controls(tol=1e-20)  # Newton's last step before rounding has the last word

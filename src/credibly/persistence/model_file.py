@@ -248,6 +248,9 @@ def _data(model: Any) -> dict[str, Any]:
     if hasattr(fingerprint, "sha256"):  # of a table
         return {name: _as_json(value) for name, value in vars(fingerprint).items()}
     estimator = inner(model)
+    fit: Any = getattr(estimator, "fit_", None)
+    if hasattr(fit, "n_parts"):  # of a linear model
+        return {"rows": fit.n_rows, "log_likelihood": _as_json(fit.log_likelihood if fit.n_parts == 1 else None)}
     rows = getattr(estimator, "_n_rows", None)
     posterior: Any = getattr(estimator, "posterior_", None)
     if rows is None and hasattr(posterior, "X"):  # a Gaussian process holds them

@@ -119,7 +119,7 @@ def prior_posterior(
     columns = table.by_strength[: how_many(most)].tolist() if names is None else _numbers_of(table.names, names)
     before, after = _priors(last, columns), _posteriors(last, columns)
     if standardized:
-        steps = [float(last.posterior_.frame.scale[j]) for j in columns]
+        steps = [float(last.posterior_.design.columns.scale[j]) for j in columns]
         before, after = (
             [[it.times(s) for it in row] for s, row in zip(steps, rows, strict=True)] for rows in (before, after)
         )
@@ -149,11 +149,8 @@ def _numbers_of(known: list[str], names: Sequence[str] | str) -> list[int]:
 
 def _priors(last: Any, columns: list[int]) -> list[list[Density]]:
     """For every column a density for each class, of what is determined of the weight."""
-    from credibly.model.priors import WeightShape  # upwards, when it is needed
-
-    prior, posterior = last.prior_, last.posterior_
-    K, d = len(posterior.contrast), len(posterior.frame.scale)
-    shape = WeightShape(d, K, bool(posterior.frame.intercept))
+    prior, shape = last.prior_, last.fit_.shape
+    K = shape.n_outputs
     if hasattr(prior, "moments"):
         mean, cov = prior.moments(shape)
         contrast = np.eye(K) - (1 / K if K > 1 else 0.0)
@@ -177,13 +174,12 @@ def _priors(last: Any, columns: list[int]) -> list[list[Density]]:
 
 
 def _posteriors(last: Any, columns: list[int]) -> list[list[Density]]:
-    posterior = last.posterior_
-    K = len(posterior.contrast)
-    mean, sd = (it.reshape(K, -1) for it in posterior.moments())
-    if not hasattr(posterior, "data"):
+    posterior, K = last.posterior_.determined(), last.fit_.shape.n_outputs
+    mean, sd = (it.reshape(K, -1) for it in (posterior.mean, posterior.std))
+    if not hasattr(posterior, "weight_draws"):
         return [[normal(mean[k, j], sd[k, j]) for k in range(K)] for j in columns]
-    draws = posterior.determined(posterior.data.x).reshape(len(posterior.data.x), K, -1)
-    weights = posterior.data.weights
+    draws = posterior.weight_draws.reshape(len(posterior.weight_draws), K, -1)
+    weights = np.full(len(draws), 1 / len(draws))
     return [[smooth(draws[:, k, j], weights, (mean[k, j], sd[k, j])) for k in range(K)] for j in columns]
 
 

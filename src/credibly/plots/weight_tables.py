@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from scipy.special import ndtri
 
 from credibly.diagnostics.inputs import check_level
 from credibly.errors import InputError
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.weighted_draws import weighted_quantiles
 from credibly.plots.asking import last_step
 
 SCORES = {"logit": "log odds", "log": "log of the mean", "identity": "mean"}  # of links
@@ -49,7 +47,7 @@ def table_of(model: Any, level: float, *, standardized: bool) -> Table:
 
 def is_linear(last: Any) -> bool:
     """Whether there is a posterior of weights."""
-    return hasattr(getattr(last, "posterior_", None), "frame")
+    return hasattr(getattr(last, "posterior_", None), "determined")
 
 
 def refuse(last: Any) -> NoReturn:
@@ -81,13 +79,14 @@ def column_names(model: Any, n: int) -> list[str]:
 def _coefficients(model: Any, level: float, *, standardized: bool) -> Table:
     last = last_step(model)
     posterior = last.posterior_
-    K, d = len(posterior.contrast), len(posterior.frame.scale)
-    scale = posterior.frame.scale if standardized else np.ones(d)
+    K, d = last.fit_.shape.n_outputs, last.fit_.shape.n_features
+    scale = posterior.design.columns.scale if standardized else np.ones(d)
 
     def slopes(weights: Array) -> Array:
         return np.asarray(weights.reshape(K, -1)[:, :d] * scale)
 
-    mean, low, high = (slopes(it) for it in determined(posterior, level))
+    determined = posterior.determined()
+    mean, low, high = (slopes(it) for it in (determined.mean, *determined.interval(level).T))
     score = score_name(last, K)
     step = "one standard deviation" if standardized else "one unit"
     return Table(
@@ -100,17 +99,6 @@ def _coefficients(model: Any, level: float, *, standardized: bool) -> Table:
         f"change of the {score}{' ' if K == 1 else chr(10)}for {step} more",
         score == SCORES["logit"],
     )
-
-
-def determined(posterior: Any, level: float) -> tuple[Array, Array, Array]:
-    """Mean and interval of the weights less what all classes share, (M,) each."""
-    mean, sd = posterior.moments()
-    if hasattr(posterior, "data"):  # weighted draws
-        q = np.array([0.5 - level / 2, 0.5 + level / 2])
-        low, high = weighted_quantiles(posterior.determined(posterior.data.x), posterior.data.weights, q).T
-        return mean, low, high
-    half = float(ndtri(0.5 + level / 2)) * sd
-    return mean, mean - half, mean + half
 
 
 def score_name(last: Any, n_outputs: int) -> str:

@@ -13,7 +13,6 @@ from credibly.estimators.certificate import Certificate
 from credibly.estimators.gaussian_process_results import GaussianProcessResults
 from credibly.estimators.generative_results import GenerativeClassifierBase
 from credibly.estimators.model_average import ModelAverage
-from credibly.inference.importance import SMALL_SHIFT, SMALL_WIDENING
 from credibly.numerics.arrays import Array
 from credibly.numerics.weighted_draws import RELIABLE
 from credibly.report.material import Material
@@ -100,7 +99,7 @@ def _khats(material: Material, certificate: Certificate) -> Array:
 
 
 def _certified(material: Material, it: Certificate, khats: Array, doubts: tuple[str, ...]) -> Trust:
-    usable = it.reliable and it.shift <= SMALL_SHIFT and it.widening <= SMALL_WIDENING
+    usable = it.accurate
     short, sentence = VERDICTS[2 if not it.reliable else 0 if usable else 1]
     above = int((khats > RELIABLE).sum())
     rows = (
@@ -160,6 +159,6 @@ def _weight_names(material: Material) -> list[str] | None:
     if not hasattr(material.model, "_weight_names"):
         return None
     names: list[str] = material.model._weight_names()
-    if material.model._shape.n_outputs == 1:
+    if material.model.fit_.shape.n_outputs == 1:
         return names
     return [f"{label}: {name}" for label in material.labels for name in names]

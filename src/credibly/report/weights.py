@@ -11,10 +11,9 @@ from scipy.special import ndtr
 from credibly.estimators.glm import BayesianGLM
 from credibly.estimators.linear import BayesianLogisticRegression, BayesianProbitRegression
 from credibly.estimators.model_average import log_proba
-from credibly.inference.drawn_posterior import DrawnPosterior
-from credibly.inference.posterior import WeightPosterior, normal_quantile
+from credibly.inference.gaussian import normal_quantile
+from credibly.inference.linear.posterior import DrawnPosterior, WeightPosterior
 from credibly.numerics.arrays import Array
-from credibly.numerics.weighted_draws import weighted_mean, weighted_quantiles
 from credibly.report.answers import MOST_SENTENCES, Answer
 from credibly.report.material import Material
 from credibly.report.steps import Step, steps
@@ -151,7 +150,7 @@ def _reference(material: Material) -> int:
 
 def _parts(material: Material, found: list[Step]) -> list[Part]:
     """The one score that two classes need, or the score of each class less that of the most common one."""
-    posterior, outputs = material.model.posterior_, material.model._shape.n_outputs
+    posterior, outputs = material.model.posterior_, material.model.fit_.shape.n_outputs
     changes = _changes(found, posterior.mean.size // outputs)
     r = None if outputs == 1 else 0 if material.two_classes else _reference(material)
     parts = []
@@ -174,17 +173,14 @@ def _changes(found: list[Step], n_weights: int) -> csr_array:
     return csr_array((size.astype(float), (at, place)), shape=(len(found), n_weights))
 
 
-def combined(
-    posterior: WeightPosterior | DrawnPosterior, rows: csr_array, level: float, seed: int
-) -> tuple[Array, Array, Array, Array]:
+def combined(posterior: WeightPosterior, rows: csr_array, level: float, seed: int) -> tuple[Array, Array, Array, Array]:
     """Mean, ends of the interval and P(positive) of sums of weights, one for each row of (S, M)."""
     mean = np.asarray(rows @ posterior.mean)
     ends = np.array([0.5 - level / 2, 0.5 + level / 2])
     if isinstance(posterior, DrawnPosterior):
-        draws, weights = posterior.data.x @ rows.T, posterior.data.weights
-        low, high = weighted_quantiles(draws, weights, ends).T
-        share = weighted_mean((draws > 0).astype(float), weights)
-        return mean, low, high, (share * len(draws) + 1) / (len(draws) + 2)  # draws are never certain
+        draws = posterior.weight_draws @ rows.T
+        low, high = np.quantile(draws, ends, axis=0)
+        return mean, low, high, ((draws > 0).sum(axis=0) + 1) / (len(draws) + 2)  # draws are never certain
     if posterior.mean.size > EXACT_WEIGHTS and (np.diff(rows.indptr) > 1).any():
         draws = posterior.sample(np.random.default_rng(seed), DRAWS) @ rows.T
         low, high = np.quantile(draws, ends, axis=0)

@@ -4,19 +4,24 @@ from typing import NamedTuple
 
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.sites import Sites
+from credibly.numerics.arrays import Array
 from credibly.numerics.sampling import Chains
-from credibly.numerics.status import Report, Status, silent
+from credibly.numerics.status import Status
 
 
-class Controls(NamedTuple):
-    """When a search stops, and what it tells on the way."""
+class Quadratic(NamedTuple):
+    """A log likelihood as an approximation sees it: hᵀx - ½xᵀHx and a constant, over the free weights."""
 
-    tol: float = 1e-10  # squared distance to the mode in posterior standard deviations; for Gaussians, twice KL in nats
-    max_steps: int = 100
-    report: Report = silent  # of (step, objective, squared distance)
+    information: Array  # H, (M, M)
+    linear: Array  # h, (M,)
 
-
-CONTROLS = Controls()
+    @classmethod
+    def of_posterior(cls, q: Gaussian, prior: Gaussian) -> "Quadratic":
+        """What q has beyond a Gaussian prior."""
+        return cls(
+            q.precision.matrix - prior.precision.matrix,
+            q.precision.matrix @ q.mean - prior.precision.matrix @ prior.mean,
+        )
 
 
 class Approximation(NamedTuple):
@@ -29,6 +34,7 @@ class Approximation(NamedTuple):
     steps: int
     decrement: float = float("nan")  # squared distance to the mode in posterior standard deviations, where there is one
     nonlinearity: float = float("inf")  # κ² of the last Newton step (`numerics.newton`)
+    likelihood: Quadratic | None = None  # where it is not what q has beyond the prior: in the midst of a search
     sites: Sites | None = None  # of expectation propagation
     chains: Chains | None = None  # draws of the free weights, by exact inference
     log_evidence_se: float = 0.0

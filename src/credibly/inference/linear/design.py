@@ -15,7 +15,7 @@ C     class map                                                            (K, J
 """
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -23,7 +23,40 @@ from scipy.sparse import csr_array
 from credibly.data.columns import Columns
 from credibly.data.rows import Rows
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import DesignMatrix
+
+
+class Coordinates(Protocol):
+    """Coordinates of one weight vector: standardized columns, or the space of few rows."""
+
+    @property
+    def intercept(self) -> bool:
+        """True where there is an intercept."""
+
+    @property
+    def size(self) -> int:
+        """D, the length of one weight vector in these coordinates."""
+
+    @property
+    def log_volume(self) -> float:
+        """log |det du/dw| of one weight vector, u in these coordinates and w in data units."""
+
+    def design(self, X: DesignMatrix, /) -> DesignMatrix:
+        """Rows that multiply u, for rows X."""
+
+    def over(self, rows: Rows, /) -> "tuple[Rows, Standardization]":
+        """Rows for passes over raw values, and the standardization that is left to fold into the weights."""
+
+    def to_data(self, u: Array, /) -> Array:
+        """Weights in data units for weights u."""
+
+    def from_data(self, w: Array, /) -> Array:
+        """Weights u for weights in data units."""
+
+    def rows_from_data(self, Phi: Array, /) -> Array:
+        """Rows Φ in data units, ones last, as rows that multiply u."""
+
 
 FARTHEST_CENTER = 100.0  # scales between a column's mean and zero: squares of raw values then lose four digits
 
@@ -52,11 +85,6 @@ class Standardization:
         """Standardize; without an intercept, or where zeros must stay zeros, scale only."""
         centred = intercept and not sparse
         return cls(columns.mean if centred else np.zeros_like(columns.mean), columns.scale, intercept)
-
-    @property
-    def all_columns(self) -> "Standardization":
-        """The standardization of all columns: this one."""
-        return self
 
     @property
     def size(self) -> int:
@@ -224,7 +252,7 @@ def centring(n_classes: int) -> Array:
 class Design:
     """The coordinates in which a model is fitted, and the columns that learnt priors are scaled by."""
 
-    standardization: Standardization
+    standardization: Coordinates
     classes: ClassMap
     columns: Columns
 

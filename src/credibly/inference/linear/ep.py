@@ -6,19 +6,19 @@ Notation as in `inference.sites`; the score of row i is f = zᵀx + offset with 
 """
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from credibly.data.rows import Block, Rows, Sums, add
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.laplace import Controls as SweepControls  # until Gaussian processes share this room's
-from credibly.inference.linear.approximation import CONTROLS, Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.objective import Objective
 from credibly.inference.sites import GOAL, Sites, SiteState, cavities_of, matched, settle, tilted_of
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, weighted_gram
+from credibly.numerics.status import CONTROLS, Controls
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def ep(objective: Objective, near: Approximation | None, controls: Controls = CO
     Minka 2001; Chopin & Ridgway 2017, sec. 3.3.
     """
     problem = WeightProblem(objective)
-    state, status, steps = settle(_first_state(problem, near), max(controls.tol**2, GOAL), SweepControls(*controls))
+    state, status, steps = settle(_first_state(problem, near), max(controls.tol**2, GOAL), controls)
     return Approximation(
         state.posterior, state.ep_log_evidence(), state.log_likelihood, status, steps, sites=state.sites
     )

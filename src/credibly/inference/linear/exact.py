@@ -16,8 +16,8 @@ import numpy as np
 
 from credibly.data.rows import Block, Sums
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import Approximation, Controls
-from credibly.inference.linear.objective import Objective
+from credibly.inference.linear.approximation import Approximation
+from credibly.inference.linear.objective import Objective, scores_at
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import Array
@@ -28,7 +28,7 @@ from credibly.numerics.sampling import (
     convergence,
     hamiltonian_chains,
 )
-from credibly.numerics.status import Status
+from credibly.numerics.status import Controls, Status
 
 
 def exact(
@@ -103,13 +103,9 @@ def log_joints(objective: Objective, x: Array) -> tuple[Array, Array]:
 def _block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
     """Log likelihoods of a block at C weights, (C,), and their gradients, (K·D, C)."""
     rows, (C, K, D) = block.counted, W.shape
-    d = rows.X.shape[1]
-    f = np.asarray(rows.X @ W[..., :d].reshape(-1, d).T).reshape(-1, C, K)
-    if d < D:
-        f += W[..., d]
+    d, f = rows.X.shape[1], scores_at(rows, W)
     if isinstance(likelihood, Likelihood):
-        f = f[:, :, 0] if rows.offset is None else f[:, :, 0] + rows.offset[:, None]
-        log_prob, grad, _ = likelihood.expand(rows.y[:, None], f)
+        log_prob, grad, _ = likelihood.expand(rows.y[:, None], f[:, :, 0])
         grad = grad[:, :, None]
     else:
         log_prob, grad = likelihood.expand(np.broadcast_to(rows.y[:, None], f.shape[:2]), f)[:2]

@@ -11,11 +11,12 @@ from functools import partial
 
 import numpy as np
 
+from credibly.data.memory import refuse_beyond_memory
 from credibly.data.rows import MemoryRows
-from credibly.errors import NotPositiveDefinite, SingularPriorError
+from credibly.errors import InputError, NotPositiveDefinite, SingularPriorError
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.linear.adf import FullCovariance, Spherical, adf
-from credibly.inference.linear.approximation import Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.auto import checked
 from credibly.inference.linear.design import ClassMap, Design, Standardization
 from credibly.inference.linear.ep import ep
@@ -23,17 +24,28 @@ from credibly.inference.linear.exact import exact
 from credibly.inference.linear.glm import (
     PERFECT,
     averages_exist,
+    dispersion_of,
     first_dispersion,
     fitted_scores,
     glm_units,
     has_dispersion,
+    least_squares,
     no_maximum,
     pearson_sum,
     starting_point,
     target_moments,
     with_dispersion,
 )
-from credibly.inference.linear.hyper import Choices, Maximum, Moments, Parameter, Run, maximise
+from credibly.inference.linear.hyper import (
+    LOG_SCALE_BOUNDS,
+    Choices,
+    Maximum,
+    Moments,
+    Parameter,
+    Run,
+    integral_beside_peak,
+    maximise,
+)
 from credibly.inference.linear.identifiability import refuse_collinear, refuse_infinite, singular_information
 from credibly.inference.linear.jeffreys import jeffreys
 from credibly.inference.linear.laplace import laplace, sample_sizes, stochastic_gradient
@@ -46,11 +58,15 @@ from credibly.inference.linear.priors import (
     PriorDensity,
     ScaledPriors,
     given_prior,
+    in_data_units,
     treats_classes_alike,
 )
+from credibly.inference.linear.row_space import all_rows, in_row_space, refuse_growth, scaled_prior, worth_reducing
 from credibly.inference.linear.several_starts import best_laplace, one_search
-from credibly.inference.linear.spec import Data, LinearSpec, PriorChoice
+from credibly.inference.linear.spec import Data, LinearSpec, PriorChoice, refuse_combinations
 from credibly.inference.linear.variational import variational
+from credibly.inference.linear.wide import WideGaussian, WideObjective, best_scale, refuse_wide, wide_laplace
+from credibly.model.centred_prior import IndependentPrior
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
@@ -60,7 +76,8 @@ from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Start
 from credibly.numerics.sampling import CHAIN_SETTINGS
-from credibly.numerics.status import Report, Status, silent
+from credibly.numerics.settings import ManyWeights
+from credibly.numerics.status import Controls, Report, Status, silent
 
 FIRST_FLIPS = (0.02, 0.1, 0.3)  # flip probabilities to start from: the likelihood has several modes
 FLIP_BOUNDS = (-16.0, 8.0)  # of logit 2ε: from 6e-8 to nearly one half
@@ -74,6 +91,9 @@ FILTERS = ("adf", "adf_spherical")
 FIRST_RUNG = {"auto": "laplace", "exact": "variational", "adf": "laplace", "adf_spherical": "laplace"}
 BRIEF_STEPS = 3  # of variational inference while scales are moving; EP takes as many sweeps
 VARIATIONAL_TOL = 1e-5  # a weight, squared standard deviations: averages at fixed points are no better
+
+NO_LIMITS = ManyWeights(narrow=10**9, largest_matrix=10**9)
+FULL_ARRAYS = 5  # of all pairs of weights that a fit holds at the same time, at the least
 
 BESIDE_ROWS = (
     "The prior on standardised columns is numerically singular beside these rows ({}) Without an intercept, some "
@@ -113,17 +133,42 @@ class LinearFit:
         return self.posterior.mean.reshape(self.shape.n_outputs, -1)
 
     @property
+    def dispersion(self) -> float:
+        """The dispersion of a GLM's family; NaN where the rows cannot tell it."""
+        assert isinstance(self.likelihood, FamilyLikelihood)
+        unknown = self.status in {Status.FITTED_EXACTLY, Status.UNDETERMINED}
+        return float("nan") if unknown else dispersion_of(self.likelihood)
+
+    @property
     def effective_parameters(self) -> float:
         """How many weights the data determined: M - tr(S₀⁻¹ S_N), with a Student-t prior's curvature at the mean."""
-        if self.prior is None:
-            return float(self.n_identified)
         q = self.posterior.free
+        if self.spec.flat:
+            return float(self.n_identified - self.spec.n_parameters)
+        if isinstance(q, WideGaussian):
+            return q.effective_parameters
+        assert self.prior is not None
         return float(q.mean.size - np.einsum("ij,ij->", q.root @ self.prior.hessian(q.mean), q.root))
 
     @property
     def n_identified(self) -> int:
-        """Weights that a likelihood can tell."""
-        return max(1, self.shape.n_outputs - 1) * self.shape.per_output
+        """Weights and parameters of the likelihood that rows can tell: what AIC and BIC count."""
+        return max(1, self.shape.n_outputs - 1) * self.shape.per_output + self.spec.n_parameters
+
+
+def with_flips(fit: LinearFit) -> Gaussian | None:
+    """The free weights and the logits of flip probabilities together; None where flips are given, or unknown.
+
+    The weights have the covariance of the fit, and the logits that of the weights' Gaussian, along which they move.
+    """
+    belief, moments, q = fit.spec.flips, fit.parameters, fit.posterior.free
+    if belief is None or np.isnan(moments.covariance).any() or fit.n_parts > 1:
+        return None
+    white = q.precision.factor.T @ moments.moved @ moments.covariance  # cov(Lᵀx, θ)
+    left = PSD.of(moments.covariance - white.T @ white, "the covariance of flips given the weights")
+    M, T = moments.moved.shape
+    root = np.block([[q.root.T, np.zeros((M, T))], [white.T, left.factor]])
+    return Gaussian.from_covariance_root(np.append(q.mean, moments.mode), root)
 
 
 @dataclass(frozen=True)
@@ -310,6 +355,12 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
     0 or at least 1) or variational inference. What is learnt maximises the evidence of the rung that is used; "exact"
     and the filters take the scales of the rung before them.
     """
+    refuse_combinations(spec, data)
+    if worth_reducing(data, spec):
+        return _in_row_space(data, spec, report)
+    if spec.shape(data).total > spec.limits.largest_matrix:
+        return _wide(data, spec, report)
+    _refuse_beyond_memory(spec.shape(data).total)
     problem = Problem.of(data, spec, report)
     if spec.flat:
         return _without_prior(problem)
@@ -325,6 +376,11 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
             integral = best.log_integral + found.log_evidence - best.found.log_evidence
             best = best._replace(found=found, log_integral=integral)
     return _fit(problem, best, rung, modes)
+
+
+def _refuse_beyond_memory(n_weights: int) -> None:
+    advice = "Use fewer columns, or a machine with more memory."
+    refuse_beyond_memory(FULL_ARRAYS * n_weights**2, f"the matrices of all pairs of {n_weights:,} weights", advice)
 
 
 def _learnt(problem: Problem, rung: str) -> tuple[Maximum, tuple[NoiseMode, ...]]:
@@ -355,7 +411,7 @@ def _again(problem: Problem, rung: str, before: Maximum) -> Maximum:
 def _later_rung(problem: Problem, best: Maximum) -> str | None:
     """The rung that "auto" goes on to; None where Laplace may stay, or nothing better is known."""
     spec, found = problem.spec, best.found
-    if spec.inference != "auto" or not averages_exist(spec.likelihood):
+    if spec.inference != "auto" or spec.solver == "sgd" or not averages_exist(spec.likelihood):
         return None
     objective = problem.at(best.theta)
     if checked(objective, found).holds:
@@ -392,7 +448,8 @@ def _best_flips(problem: Problem, run: Run) -> tuple[Maximum, tuple[NoiseMode, .
     if failure is not None and not found:
         raise failure
     found.sort(key=_mode_rank, reverse=True)
-    return found[0], tuple(_noise_mode(problem, mode) for mode in found)
+    modes = [mode for mode in found if mode.status.good] or found[:1]
+    return modes[0], tuple(_noise_mode(problem, mode) for mode in modes)
 
 
 def _mode_rank(mode: Maximum) -> tuple[bool, float]:
@@ -406,6 +463,8 @@ def _noise_mode(problem: Problem, mode: Maximum) -> NoiseMode:
     assert belief is not None
     flips = np.array([belief.flips(point) for point in moments.points])
     mean = moments.share @ flips
+    if problem.spec.flat:  # nothing holds an estimate that is zero
+        mean = np.where((belief.index >= 0) & (moments.mode[belief.index] < NO_FLIPS), 0.0, mean)
     if len(flips) > 1:
         sd = np.sqrt(moments.share @ (flips - mean) ** 2)
     else:
@@ -442,7 +501,11 @@ def _fit(problem: Problem, best: Maximum, rung: str, modes: tuple[NoiseMode, ...
         priors = problem.choices.prior
         shared, resolved = priors.shared(best.theta[:n]), priors.resolved(best.theta[:n])
         scales = priors.unit * np.exp(best.theta[:n])
-    free = found.q if spec.flips is None else _widened(found.q, best.parameters)
+    free = found.q
+    if spec.flips is not None:  # the estimate of flips is their posterior mean
+        assert isinstance(likelihood, LabelNoise | NoisyCategorical)
+        likelihood = likelihood.with_flips(np.resize(modes[0].flips, likelihood.flips.shape))
+        free = _widened(free, best.parameters)
     if found.chains is not None:
         posterior: WeightPosterior = DrawnPosterior(free, shared, problem.design, found.chains)
     else:
@@ -487,6 +550,79 @@ def _final_status(problem: Problem, best: Maximum) -> Status:
     return best.status
 
 
+# --- very many weights --------------------------------------------------------------------------------------
+
+
+def _in_row_space(data: Data, spec: LinearSpec, report: Report) -> LinearFit:
+    """Fewer rows than weights: an ordinary problem in the space of the rows, exactly."""
+    space, reduced, prior = in_row_space(data, spec)
+    fit = fit_linear(reduced, replace(spec, prior=prior, limits=NO_LIMITS), report)
+    resolved = spec.prior
+    if fit.scales is not None:
+        assert isinstance(fit.resolved, Normal) and fit.resolved.cov is not None
+        intercept_scale = float(np.sqrt(np.atleast_2d(fit.resolved.cov)[-1, -1]))
+        space = replace(space, prior_sd=float(fit.scales[0]))
+        resolved = scaled_prior(data, float(fit.scales[0]), intercept_scale)
+    design = Design(space, fit.posterior.design.classes, data.columns)
+    posterior = replace(fit.posterior, design=design)
+    return replace(fit, spec=spec, shape=spec.shape(data), names=data.names, resolved=resolved, posterior=posterior)
+
+
+def _wide(data: Data, spec: LinearSpec, report: Report) -> LinearFit:
+    """Many weights and many rows: the mode by conjugate gradients, the posterior by draws."""
+    refuse_wide(data, spec)
+    shape, likelihood, controls = spec.shape(data), spec.likelihood, Controls(spec.tol, spec.max_iter, report)
+    assert isinstance(likelihood, Likelihood | Categorical)
+
+    def objective_at(prior: Normal) -> WideObjective:
+        return WideObjective(likelihood, data.rows, IndependentPrior.of(prior, shape), intercept=spec.intercept)
+
+    start, scales, log_integral = None, None, 0.0
+    resolved: Normal
+    if isinstance(spec.prior, str):
+        glm = isinstance(likelihood, FamilyLikelihood)
+        unit, intercept_scale = glm_units(data, likelihood) if glm else (1.0, INTERCEPT_SCALE)
+
+        def prior_at(theta: float) -> IndependentPrior:
+            return IndependentPrior.of(scaled_prior(data, unit * float(np.exp(theta)), intercept_scale), shape)
+
+        first = WideObjective(likelihood, data.rows, prior_at(0.0), intercept=spec.intercept)
+        best = best_scale(first, prior_at, LOG_SCALE_BOUNDS, controls, spec.limits)
+        scales, start = np.array([unit * np.exp(best.theta)]), best.weights
+        log_integral = integral_beside_peak(best.theta, best.curvature)
+        resolved = scaled_prior(data, float(scales[0]), intercept_scale)
+    else:
+        assert isinstance(spec.prior, Normal)
+        resolved = in_data_units(spec.prior, data.columns, shape)
+    standard = Standardization.of(data.columns, intercept=spec.intercept, sparse=data.sparse)
+    found = wide_laplace(objective_at(resolved), standard, controls, spec.limits, start)
+    design = Design(standard, ClassMap.separate(shape.n_outputs), data.columns)
+    status, bounds = found.status, LOG_SCALE_BOUNDS
+    if status.good and scales is not None and float(np.log(scales[0] / unit)) in bounds:
+        status = Status.SCALE_AT_BOUND
+    return LinearFit(
+        spec=spec,
+        shape=shape,
+        names=data.names,
+        likelihood=likelihood,
+        resolved=resolved,
+        scales=scales,
+        parameters=Moments.none(found.q.mean.size),
+        noise_modes=(),
+        prior=None,
+        posterior=WeightPosterior(found.q, None, design),
+        log_evidence=found.log_evidence + data.log_constant,
+        log_evidence_se=found.log_evidence_se,
+        integrated_log_evidence=found.log_evidence + log_integral + data.log_constant,
+        log_likelihood=found.log_likelihood + data.log_constant,
+        rung="laplace",
+        status=status,
+        steps=found.steps,
+        decrement=found.decrement,
+        n_rows=data.n_counted,
+    )
+
+
 # --- without a prior ----------------------------------------------------------------------------------------
 
 
@@ -529,6 +665,16 @@ def _with_pearson(problem: Problem) -> Maximum:
     return _given(theta, again._replace(steps=first.steps))  # the second fit only changes units
 
 
+def least_norm(data: Data, spec: LinearSpec) -> LinearFit:
+    """Least squares where columns are dependent: of all solutions the one of least norm on standardized columns."""
+    problem = Problem.of(data, spec, silent)
+    x = least_squares(data, problem.design.standardization, lambda y: y)
+    unknown = Gaussian(x, PSD(np.full((len(x), len(x)), np.nan, order="F")))
+    log_likelihood = problem.at(problem.choices.start).log_likelihood(x)
+    found = Approximation(unknown, np.nan, log_likelihood, Status.UNDETERMINED, 1, 0.0)
+    return _fit(problem, _given(problem.choices.start, found), "laplace", ())
+
+
 def _given(theta: Array, found: Approximation) -> Maximum:
     """An approximation at a θ that was not searched for."""
     return Maximum(theta, found, found.status, Moments.none(found.q.mean.size), found.log_evidence)
@@ -537,9 +683,26 @@ def _given(theta: Array, found: Approximation) -> Maximum:
 # --- updates ------------------------------------------------------------------------------------------------
 
 
+def _in_space_of_more(posterior: WeightPosterior, data: Data, spec: LinearSpec) -> WeightPosterior:
+    """A posterior in the space of earlier rows, in that of more rows."""
+    space, design = posterior.row_space, posterior.design
+    assert space is not None
+    larger = space.grown(all_rows(data.rows).X)
+    refuse_growth(larger, design.classes.n_classes, spec.limits.largest_matrix)
+    shared = None if posterior.shared is None else larger.embed(posterior.shared, space)
+    return WeightPosterior(larger.embed(posterior.free, space), shared, replace(design, standardization=larger))
+
+
 def update_linear(fit: LinearFit, data: Data, report: Report = silent) -> LinearFit:
     """The fit after more rows: the posterior is the prior, what was learnt beside the weights stays."""
     spec, before = fit.spec, fit.posterior
+    if isinstance(before, DrawnPosterior):
+        raise InputError(
+            'partial_fit goes on from a Gaussian, and inference="exact" has draws. Fit again to all rows, or use '
+            'inference="variational".'
+        )
+    if before.row_space is not None:
+        before = _in_space_of_more(before, data, spec)
     choices = Choices(lambda _: fit.likelihood, before.free)
     controls = Controls(spec.tol, spec.max_iter, report)
     problem = Problem(data, spec, fit.shape, before.design, choices, before.free.mean, None, controls)

@@ -13,7 +13,7 @@ from scipy.special import xlog1py, xlogy
 
 from credibly.data.rows import Block, Sums
 from credibly.errors import InputError
-from credibly.inference.linear.design import Standardization
+from credibly.inference.linear.design import Coordinates
 from credibly.inference.linear.objective import Objective, scores
 from credibly.inference.linear.priors import INTERCEPT_SCALE
 from credibly.inference.linear.spec import Data
@@ -129,7 +129,7 @@ def starting_point(objective: Objective, data: Data) -> Array:
     )
 
 
-def _constant_score(data: Data, likelihood: FamilyLikelihood, standard: Standardization) -> Array | None:
+def _constant_score(data: Data, likelihood: FamilyLikelihood, standard: Coordinates) -> Array | None:
     """Weights whose score is the same for all rows, that of the mean target; None without an intercept."""
     if not standard.intercept:
         return None
@@ -139,9 +139,15 @@ def _constant_score(data: Data, likelihood: FamilyLikelihood, standard: Standard
     return weights
 
 
-def _least_squares(data: Data, likelihood: FamilyLikelihood, standard: Standardization) -> Array:
+def _least_squares(data: Data, likelihood: FamilyLikelihood, standard: Coordinates) -> Array:
+    return least_squares(data, standard, partial(starting_scores, likelihood))
+
+
+def least_squares(data: Data, standard: Coordinates, score: Callable[[Array], Array]) -> Array:
+    """Weights of standardized columns that fit the scores of the targets best; of several those of least norm."""
+
     def block(rows: Block) -> Sums:
-        target = starting_scores(likelihood, rows.y) - (0.0 if rows.offset is None else rows.offset)
+        target = score(rows.y) - (0.0 if rows.offset is None else rows.offset)
         return weighted_gram(rows.X, rows.weights), np.asarray(rows.X.T @ (rows.weights * target))
 
     gram, moment = data.rows.through(standard.design).sum(block)

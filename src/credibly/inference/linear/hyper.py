@@ -25,7 +25,7 @@ import numpy as np
 from credibly.data.rows import Block, Sums
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import Approximation
+from credibly.inference.linear.approximation import Approximation, Quadratic
 from credibly.inference.linear.objective import DataGaussian, Objective, by_weights, class_scores, scores
 from credibly.inference.linear.priors import PriorDensity, ScaledPriors
 from credibly.model.likelihoods import Categorical, Likelihood
@@ -129,6 +129,7 @@ class Evaluation(NamedTuple):
 class Moments(NamedTuple):
     """The posterior of the likelihood's parameters at the scales found, and how the weights go along."""
 
+    mode: Array  # (T,)
     points: Array  # (S, T): nodes, or the maximum alone
     share: Array  # (S,), adding to one
     covariance: Array  # (T, T), of the Gaussian at the maximum; NaN where that is at a bound
@@ -138,7 +139,7 @@ class Moments(NamedTuple):
     @classmethod
     def none(cls, n_weights: int) -> "Moments":
         """Where there are no parameters."""
-        return cls(np.empty((1, 0)), np.ones(1), np.empty((0, 0)), np.empty((n_weights, 0)), 0.0)
+        return cls(np.empty(0), np.empty((1, 0)), np.ones(1), np.empty((0, 0)), np.empty((n_weights, 0)), 0.0)
 
 
 class Maximum(NamedTuple):
@@ -211,10 +212,8 @@ class FrozenLikelihood:
     """
 
     def __init__(self, priors: ScaledPriors, theta: Array, found: Approximation, c: Array | None) -> None:
-        before, q = priors.at(theta), found.q
-        self.priors, self.c, self.mean = priors, c, q.mean
-        self.information = q.precision.matrix - before.precision.matrix
-        self.linear = q.precision.matrix @ q.mean - before.precision.matrix @ before.mean
+        self.priors, self.c, self.mean = priors, c, found.q.mean
+        self.information, self.linear = found.likelihood or Quadratic.of_posterior(found.q, priors.at(theta))
         self.constant = 0.0
         self.constant = found.log_evidence - self(theta)[0]
 
@@ -415,18 +414,29 @@ def _inner(choices: Choices, at: Evaluation) -> Array:
 
 
 def _climbed(surface: _Surface, theta: Array) -> Evaluation:
-    """All of θ together, by L-BFGS-B over the evidence itself."""
+    """All of θ together, by L-BFGS-B over the evidence itself.
+
+    Every run starts from the highest point so far: a trial step may go where the weights run away.
+    """
+    highest: Evaluation | None = None
 
     def loss(theta: Array) -> tuple[float, Array]:
+        nonlocal highest
+        if highest is not None:
+            surface.last = highest.found
         try:
             at = surface(theta)
         except NotPositiveDefinite:  # a prior that vanishes beside the likelihood
             return np.inf, np.zeros_like(theta)
+        if highest is None or at.value > highest.value:
+            highest = at
         return -at.value, -at.slope
 
     options = {"ftol": 1e-14, "gtol": surface.flat, "maxiter": 100}
     found = _lowest(loss, theta, surface.choices.bounds, options)
     surface.brief = False
+    if highest is not None:
+        surface.last = highest.found
     return surface(found)
 
 
@@ -484,6 +494,17 @@ def _scales_integrated(frozen: FrozenLikelihood, theta: Array) -> float:
     return float(log_sum_exp(log_weights + heights - around.logpdf(at)))
 
 
+def integral_beside_peak(theta: float, curvature: float) -> float:
+    """log ∫ exp(-½ c (t - θ)²) p(t) dt over a log scale, p log-normal: what integrating adds to the evidence at θ.
+
+    Nothing is added where the evidence is flat.
+    """
+    if not curvature > 0:
+        return 0.0
+    variance = SCALE_SPREAD**2 + 1 / curvature
+    return float(-0.5 * (theta**2 / variance + np.log(variance * curvature)))
+
+
 def _log_normal(theta: Array) -> float:
     z = theta / SCALE_SPREAD
     return float(-0.5 * (z @ z) - len(z) * (0.5 * LOG_2PI + np.log(SCALE_SPREAD)))
@@ -501,7 +522,9 @@ def _parameter_moments(surface: _Surface, best: Evaluation) -> Moments:
     n, count, size = surface.choices.n_scales, len(surface.choices.parameters), best.found.q.mean.size
     if not count:
         return Moments.none(size)
-    unknown = Moments(best.theta[None, n:], np.ones(1), np.full((count, count), np.nan), np.zeros((size, count)), 0.0)
+    unknown = Moments(
+        best.theta[n:], best.theta[None, n:], np.ones(1), np.full((count, count), np.nan), np.zeros((size, count)), 0.0
+    )
 
     def found(parameters: Array) -> Approximation:
         surface.last = best.found

@@ -185,7 +185,7 @@ def refuse_separated(data: Data, objective: Objective) -> None:
     from credibly.diagnostics.separation import separation
 
     standard = objective.design.standardization
-    labelled = _labels(objective.likelihood, data.rows.through(standard.all_columns.design))
+    labelled = _labels(objective.likelihood, data.rows.through(standard.design))
     if labelled is None:
         return
     X, y, row = labelled

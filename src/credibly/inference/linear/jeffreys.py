@@ -17,7 +17,7 @@ import numpy as np
 from credibly.data.rows import Block, Sums
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import CONTROLS, Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.hyper import mode_slope
 from credibly.inference.linear.laplace import laplace
 from credibly.inference.linear.objective import Objective, by_weights, scores
@@ -26,7 +26,7 @@ from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import newton
-from credibly.numerics.status import Local, Solution
+from credibly.numerics.status import CONTROLS, Controls, Local, Solution
 
 SCORING_STEPS = 60
 MOST_DIFFERENCES = 60  # weights for which a Hessian by differences is worth its passes

@@ -8,14 +8,14 @@ import numpy as np
 
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import CONTROLS, Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.objective import Objective
 from credibly.model.likelihoods import Likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import pivots_above
 from credibly.numerics.newton import Start, minimize, newton
 from credibly.numerics.settings import COSTS, CostModel
-from credibly.numerics.status import Local, Solution, Status
+from credibly.numerics.status import CONTROLS, Controls, Local, Solution, Status
 
 RANK = 1e-8  # of a weight's curvature that the weights before it must leave to it: rounding is some 1e-14
 BATCH_ROWS = 64  # at most; fewer rows than that are one batch,

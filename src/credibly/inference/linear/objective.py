@@ -18,7 +18,7 @@ Functions of a block take rows X and weights W with as many columns, or with one
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -30,10 +30,12 @@ from credibly.inference.linear.design import Design, Standardization
 from credibly.inference.linear.priors import PriorDensity
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import PSD, DesignMatrix, bordered_gram, softmax_gram, weighted_gram
 from credibly.numerics.status import Local
 
+CACHED_SCORES = 2**15  # of a block at many weights, held at a time: with their temporaries they fit the cache
 ROOT_NUMBERS = 2_000_000  # of whitened class scores held at a time in an averaged pass: 16 megabytes
 
 
@@ -56,6 +58,23 @@ def class_scores(X: DesignMatrix, W: Array) -> Array:
     if W.shape[1] > d:
         f += W[:, d]
     return f
+
+
+def scores_at(rows: Block, W: Array) -> Array:
+    """Scores of every row at C weights (C, K, D), offsets added: (b, C, K)."""
+    (C, K, D), d = W.shape, rows.X.shape[1]
+    f = np.asarray(rows.X @ W[..., :d].reshape(-1, d).T).reshape(-1, C, K)
+    if D > d:
+        f += W[..., d]
+    return f if rows.offset is None else f + rows.offset[:, None, None]
+
+
+def log_probs(likelihood: AnyLikelihood, y: AnyArray, f: Array) -> Array:
+    """log p(y | f) at scores f (…, K) of any likelihood, for labels of shape (…,) or one that broadcasts to it."""
+    if isinstance(likelihood, Likelihood):
+        with np.errstate(all="ignore"):  # weights so far out that scores overflow show in the value
+            return likelihood.log_prob(y, f[..., 0])
+    return likelihood.log_prob(np.broadcast_to(y, f.shape[:-1]), f)
 
 
 def by_weights(X: DesignMatrix, grad: Array, *, intercept: bool) -> Array:
@@ -146,6 +165,16 @@ def averaged_block(block: Block, likelihood: AnyLikelihood, at: "DataGaussian") 
         total = sums if total is None else add(total, sums)
     assert total is not None
     return total
+
+
+def log_likelihood_block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
+    """Log likelihoods of a block at S weights (S, K, D): (S,)."""
+    rows, some = block.counted, max(1, CACHED_SCORES // (len(block.y) * W.shape[1]))
+    total = np.empty(len(W))
+    for start in range(0, len(W), some):
+        log_prob = log_probs(likelihood, rows.y[:, None], scores_at(rows, W[start : start + some]))
+        total[start : start + some] = _weighted(log_prob, rows.weight).sum(axis=0)
+    return (total,)
 
 
 class DataGaussian(NamedTuple):
@@ -275,14 +304,11 @@ class Objective:
 
     def log_likelihood(self, x: Array) -> float:
         """log p(y | x): one pass."""
+        return float(self.log_likelihoods(x[None])[0])
 
-        def block(part: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
-            rows = part.counted
-            f = scores(rows, W) if isinstance(likelihood, Likelihood) else class_scores(rows.X, W)
-            log_prob = likelihood.expand(rows.y, f).log_prob
-            return (float(_weighted(log_prob, rows.weight).sum()),)
-
-        return float(self._sum(block, x)[0])
+    def log_likelihoods(self, x: Array) -> Array:
+        """log p(y | x) at many points x (S, M), in one pass: (S,)."""
+        return np.asarray(self._sum(log_likelihood_block, x)[0])
 
     def batches(self, rng: np.random.Generator, size: int) -> Iterator[Block]:
         """All rows once, in random order, `size` at a time."""

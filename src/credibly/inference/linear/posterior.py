@@ -13,18 +13,20 @@ s     √K times the mean over classes, where only contrasts are free       (D,)
 ====  ==================================================================  =======
 """
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtr
 
 from credibly.errors import InputError
 from credibly.inference.gaussian import Gaussian, Scores, normal_quantile
-from credibly.inference.linear.design import Design, centring
+from credibly.inference.linear.design import ClassMap, Design, centring
+from credibly.inference.linear.row_space import RowSpace
 from credibly.numerics.arrays import Array
+from credibly.numerics.caching import cached_property
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.sampling import Chains
+from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 
 
 @dataclass(frozen=True)
@@ -62,13 +64,37 @@ class WeightPosterior:
     @property
     def cov(self) -> Array:
         """Posterior covariance, (M, M)."""
-        root = self._root
-        return np.asarray(root.T @ root)
+        refuse_covariance(self.mean.size)
+        root, space = self._root, self.row_space
+        inside = np.asarray(root.T @ root)
+        return inside if space is None else np.asarray(inside + np.kron(self._outside_classes, space.outside_cov()))
 
     @property
     def std(self) -> Array:
         """Posterior standard deviations, (M,)."""
-        return np.asarray(np.sqrt((self._root**2).sum(axis=0)))
+        return self._std(self.free.root)
+
+    def _std(self, root: Array) -> Array:
+        """The same, where the free weights have a covariance with this root."""
+        if self.row_space is None:
+            return np.asarray(np.sqrt((self._data_root(root) ** 2).sum(axis=0)))
+        inside = self.design.classes.weights(root)
+        if self.shared is not None:
+            K = self.design.classes.n_classes
+            inside = np.concatenate([inside, np.repeat(self.shared.root[:, None] / np.sqrt(K), K, axis=1)])
+        return np.sqrt(self.row_space.variances(inside, np.diag(self._outside_classes))).reshape(-1)
+
+    @property
+    def row_space(self) -> RowSpace | None:
+        """The space of few rows, outside of which the posterior is the prior; None where all weights are free."""
+        standard = self.design.standardization
+        return standard if isinstance(standard, RowSpace) else None
+
+    @property
+    def _outside_classes(self) -> Array:
+        """How classes go together outside of that space: each by itself, or less their mean, (K, K)."""
+        K = self.design.classes.n_classes
+        return np.eye(K) if K == 1 or self.shared is not None else centring(K)
 
     @property
     def positive(self) -> Array:
@@ -90,7 +116,9 @@ class WeightPosterior:
             )
         w = np.asarray(w, dtype=float)
         W = standard.from_data(w.reshape(*w.shape[:-1], classes.n_classes, -1))
-        volume = classes.n_classes * standard.log_volume
+        volume: Array = np.asarray(classes.n_classes * standard.log_volume)
+        if isinstance(standard, RowSpace):
+            volume = volume + standard.outside_logpdf(w.reshape(*w.shape[:-1], classes.n_classes, -1))
         if self.shared is None:
             return np.asarray(self.free.logpdf(W.reshape(*w.shape[:-1], -1)) + volume)
         # x and s from W: contrasts have orthogonal columns, each of squared length `precision`
@@ -102,10 +130,30 @@ class WeightPosterior:
 
     def sample(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the weights, (size, M)."""
-        W = self.design.to_data(self.free.sample(rng, size))
+        return self.to_weights(rng, self.free.sample(rng, size))
+
+    def to_weights(self, rng: np.random.Generator, x: Array) -> Array:
+        """Draws of all weights in data units, (size, M), for draws of the free ones; what classes share is drawn."""
+        W = self.design.to_data(x)
         if self.shared is not None:
-            W = W + self._shared_part(self.shared.sample(rng, size))
-        return np.asarray(W).reshape(size, -1)
+            W = W + self._shared_part(self.shared.sample(rng, len(x)))
+        if self.row_space is not None:
+            outside = self.row_space.outside_draws(rng, len(x), W.shape[1])
+            W = W + np.einsum("kj,sjd->skd", self._outside_classes, outside)
+        return np.asarray(W).reshape(len(x), -1)
+
+    def moments_of(self, x: Array, weights: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of all weights in data units, (M,) each, for weighted draws of the free ones."""
+        mean = weights @ x
+        return replace(self, free=replace(self.free, mean=mean)).mean, self._std(np.sqrt(weights)[:, None] * (x - mean))
+
+    def determined(self) -> "WeightPosterior":
+        """The same less what all classes share, which changes no probability."""
+        classes = self.design.classes
+        if classes.n_classes == 1:
+            return self
+        centred = ClassMap(centring(classes.n_classes) @ classes.matrix)
+        return replace(self, shared=None, design=replace(self.design, classes=centred))
 
     # --- scores ----------------------------------------------------------------------------------------------
 
@@ -134,7 +182,13 @@ class WeightPosterior:
 
     def project(self, Phi: Array) -> Scores:
         """Mean and variance of the scores Φw for rows Φ (n, d+1) with ones last (without, if no intercept)."""
-        Z = self.design.standardization.rows_from_data(np.asarray(Phi, dtype=float))
+        return self._all_scores(self.design.standardization.rows_from_data(np.asarray(Phi, dtype=float)))
+
+    def latent(self, X: DesignMatrix) -> Scores:
+        """The same for rows X as they came, without the column of ones."""
+        return self._all_scores(self.design.standardization.design(X))
+
+    def _all_scores(self, Z: DesignMatrix) -> Scores:
         classes = self.design.classes
         if classes.n_classes == 1:
             return self.free.scores(Z)
@@ -150,11 +204,13 @@ class WeightPosterior:
     @cached_property
     def _root(self) -> Array:
         """R with cov = RᵀR, one column per weight."""
-        root = self.design.to_data(self.free.root).reshape(len(self.free.root), -1)
+        return self._data_root(self.free.root)
+
+    def _data_root(self, root: Array) -> Array:
+        in_data = self.design.to_data(root).reshape(len(root), -1)
         if self.shared is None:
-            return root
-        shared = self._shared_part(self.shared.root).reshape(len(self.shared.root), -1)
-        return np.concatenate([root, shared])
+            return in_data
+        return np.concatenate([in_data, self._shared_part(self.shared.root).reshape(len(self.shared.root), -1)])
 
     def _shared_part(self, s: Array) -> Array:
         """Weight vectors in data units that all classes have alike, (…, K, D), for s (…, D)."""
@@ -186,10 +242,7 @@ class DrawnPosterior(WeightPosterior):
     @cached_property
     def weight_draws(self) -> Array:
         """Draws of all weights in data units, (S, M); the mean over classes is drawn from its prior."""
-        W = self.design.to_data(self.draws)
-        if self.shared is not None:
-            W = W + self._shared_part(self.shared.sample(np.random.default_rng(0), len(W)))
-        return np.asarray(W).reshape(len(W), -1)
+        return self.to_weights(np.random.default_rng(0), self.draws)
 
     @property
     def positive(self) -> Array:
@@ -208,3 +261,13 @@ class DrawnPosterior(WeightPosterior):
     def draws_of_free(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the free weights, (size, J·D): picked from those that are held."""
         return np.asarray(self.draws[rng.integers(len(self.draws), size=size)])
+
+
+def refuse_covariance(n_weights: int, limits: ManyWeights = MANY_WEIGHTS) -> None:
+    """Refuse a matrix of all pairs of weights that is too large to look at."""
+    if n_weights > limits.largest_matrix:
+        raise InputError(
+            f"The covariance of {n_weights:,} weights would be a matrix of {8e-9 * n_weights**2:.1f} GB; it is formed "
+            f"up to {limits.largest_matrix:,} weights. posterior_.std, .interval, .sample and .project(rows), and all "
+            "predictions, do without it."
+        )

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from scipy.special import gammaln
 
+from credibly.data.columns import Columns
 from credibly.errors import NotPositiveDefinite, SingularPriorError
 from credibly.inference.gaussian import Expected, Gaussian
 from credibly.inference.linear.design import ClassMap, Design, Standardization
@@ -171,10 +172,7 @@ def given_prior(prior: Normal | StudentT, design: Design, shape: WeightShape) ->
     """A prior in data units, or on standardized columns where it says so, as a density of the free weights."""
     if isinstance(prior, StudentT):
         return FreePrior(_student(prior, design, shape), None, prior)
-    if prior.standardized:
-        columns = design.columns
-        scale = one_vector_scales(prior.scale, prior.intercept_scale, shape)[: shape.n_features]
-        prior = CentredNormal(scale / columns.scale, prior.intercept_scale, columns.mean)
+    prior = in_data_units(prior, design.columns, shape)
     if isinstance(prior, CentredNormal):
         return _independent(prior, design, shape)
     moments, standard, K = prior.moments(shape), design.standardization, shape.n_outputs
@@ -190,6 +188,14 @@ def given_prior(prior: Normal | StudentT, design: Design, shape: WeightShape) ->
         return _contrasted(Gaussian.from_mapped_moments(mean, cov, axes, "the prior"), design.classes, resolved)
     except NotPositiveDefinite as error:
         raise SingularPriorError(BESIDE_COLUMNS.format(error)) from error
+
+
+def in_data_units(prior: Normal, columns: Columns, shape: WeightShape) -> Normal:
+    """A normal prior in data units, whatever units it was given in."""
+    if not prior.standardized:
+        return prior
+    scale = one_vector_scales(prior.scale, prior.intercept_scale, shape)[: shape.n_features]
+    return CentredNormal(scale / columns.scale, prior.intercept_scale, columns.mean)
 
 
 def _student(prior: StudentT, design: Design, shape: WeightShape) -> IndependentStudent:
@@ -256,8 +262,7 @@ class ScaledPriors:
         precision = np.diag(self.column_precision(theta))
         standard = self.design.standardization
         if standard.intercept:  # the intercept at the column means is a combination of the coordinates
-            columns = self.design.columns
-            row = np.append((columns.mean - standard.center) / standard.scale, 1.0)
+            row = standard.rows_from_data(np.append(self.design.columns.mean, 1.0))
             share = self.design.classes.precision / self.intercept_scale**2
             precision = np.pad(precision, (0, 1)) + share * np.outer(row, row)
         stacked = block_diagonal(precision, self.design.classes.n_free)

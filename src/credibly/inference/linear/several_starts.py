@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import CONTROLS, Approximation, Controls
+from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.laplace import laplace
 from credibly.inference.linear.objective import Objective
 from credibly.inference.linear.priors import PriorDensity
@@ -18,6 +18,7 @@ from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD, DesignMatrix
 from credibly.numerics.settings import COSTS
+from credibly.numerics.status import CONTROLS, Controls
 
 DRAWS = 4  # starts drawn around the mode of a log-concave relative
 STRETCH = 3.0  # of those draws: modes worth finding are further apart than a posterior standard deviation

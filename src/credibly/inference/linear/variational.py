@@ -20,12 +20,12 @@ import numpy as np
 
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.approximation import CONTROLS, Approximation, Controls
+from credibly.inference.linear.approximation import Approximation, Quadratic
 from credibly.inference.linear.objective import Objective
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.special import LOG_2PI
-from credibly.numerics.status import Status
+from credibly.numerics.status import CONTROLS, Controls, Status
 
 SMALLEST_STEP = 2.0**-20
 ROUNDING = 1e-12  # of the bound, relative: what a pass rounds away
@@ -40,6 +40,7 @@ class State(NamedTuple):
     bound: float
     gradient: Array  # g
     target: PSD  # T
+    likelihood: Quadratic  # that averages over q make of the log likelihood
 
     @classmethod
     def of(cls, objective: Objective, q: Gaussian) -> "State":
@@ -47,7 +48,9 @@ class State(NamedTuple):
         rows, prior = objective.averages(q), objective.expected_prior(q)
         entropy = 0.5 * (q.mean.size * (1 + LOG_2PI) - q.precision.logdet)
         target = PSD.of(rows.information + prior.hessian, "the averaged curvature")
-        return cls(q, rows.log_likelihood - prior.value + entropy, rows.gradient - prior.gradient, target)
+        bound, gradient = rows.log_likelihood - prior.value + entropy, rows.gradient - prior.gradient
+        likelihood = Quadratic(rows.information, rows.information @ q.mean + rows.gradient)
+        return cls(q, bound, gradient, target, likelihood)
 
     def rise(self, mean: Array, precision: Array) -> float:
         r"""Slope of the bound along a direction in which the mean and the precision of q change.
@@ -108,7 +111,7 @@ def variational(objective: Objective, start: Gaussian, controls: Controls = CONT
         after = state.rise(mean, precision)
         length = float(np.clip(length * rise / max(rise - after, 0.1 * rise), SHORTEST_STEP, 1.0))
     q = state.q
-    return Approximation(q, state.bound, objective.log_likelihood(q.mean), status, step)
+    return Approximation(q, state.bound, objective.log_likelihood(q.mean), status, step, likelihood=state.likelihood)
 
 
 def _moved(objective: Objective, state: State, rise: float, length: float) -> tuple[State, float] | None:

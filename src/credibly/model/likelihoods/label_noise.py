@@ -22,7 +22,7 @@ from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slo
 from credibly.model.likelihoods.categorical import Categorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.averages import LabelAverages, Tilted
-from credibly.numerics.softmax_averages import score_nodes
+from credibly.numerics.softmax_averages import MOMENTS, MomentRule, score_nodes
 from credibly.numerics.special import log_softmax
 
 
@@ -250,11 +250,13 @@ class NoisyCategorical:
         """The gradient alone, (n, K)."""
         return self.expand(y, f).grad
 
+    def log_prob(self, y: Codes, f: Array) -> Array:
+        """log p(y | f); y (n,), f (n, K)."""
+        return np.take_along_axis(self.log_recorded(log_softmax(f)), np.asarray(y)[..., None], axis=-1)[..., 0]
+
     def expand(self, y: Codes, f: Array) -> NoisyExpansion:
         """log p(y | f) to second order; y (n,), f (n, K)."""
-        at = self.base.expand(y, f)
-        label = np.asarray(y)[..., None]
-        log_q = np.take_along_axis(self.log_recorded(log_softmax(f)), label, axis=-1)[..., 0]
+        at, log_q = self.base.expand(y, f), self.log_prob(y, f)
         kept = np.exp(np.log1p(-self.flip - self._floor) + at.log_prob - log_q)
         return NoisyExpansion(log_q, kept[..., None] * at.grad, at.proba, kept, at.grad)
 
@@ -263,11 +265,11 @@ class NoisyCategorical:
         r, d = at.kept[..., None, None], at.direction
         return np.asarray(r * self.base.curvature(at.proba) - r * (1 - r) * d[..., :, None] * d[..., None, :])
 
-    def averaged(self, y: Codes, m: Array, V: Array) -> Averaged:
+    def averaged(self, y: Codes, m: Array, V: Array, rule: MomentRule = MOMENTS) -> Averaged:
         """Averages of log p(y | f), its gradient (n, K) and its curvature (n, K, K) over f ~ N(m, V), at nodes."""
         n, K = m.shape
         log_prob, grad, curvature = np.empty(n), np.empty((n, K)), np.empty((n, K, K))
-        for rows, f, weights in score_nodes(m, V, cells=K):
+        for rows, f, weights in score_nodes(m, V, rule, cells=K):
             at = self.expand(np.asarray(y)[rows, None], f.swapaxes(1, 2))
             log_prob[rows] = at.log_prob @ weights
             grad[rows] = np.einsum("nsk,s->nk", at.grad, weights)

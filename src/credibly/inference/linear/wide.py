@@ -29,10 +29,11 @@ from scipy.sparse import csr_array
 from credibly.data.rows import Block, MemoryRows, Rows
 from credibly.data.threads import default_threads, in_order, single_threaded_blas
 from credibly.errors import InputError
-from credibly.inference.contrasts import sum_to_zero
-from credibly.inference.frame import Frame
-from credibly.inference.laplace import Controls
-from credibly.inference.posterior import Gaussian, InferenceResult, Scores
+from credibly.inference.gaussian import Gaussian, Scores
+from credibly.inference.linear.approximation import Approximation
+from credibly.inference.linear.design import Standardization
+from credibly.inference.linear.row_space import has_independent_slopes
+from credibly.inference.linear.spec import Data, LinearSpec
 from credibly.model.centred_prior import IndependentPrior
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.numerics.arrays import Array
@@ -40,7 +41,7 @@ from credibly.numerics.iterative import Solved, conjugate_gradients, log_quadrat
 from credibly.numerics.linalg import DesignMatrix
 from credibly.numerics.newton import newton
 from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
-from credibly.numerics.status import Local, Solution
+from credibly.numerics.status import CONTROLS, Controls, Local, Solution
 
 LOOSE, TIGHT = 0.1, 1e-4  # relative errors of what a Newton step promises; its quadratic is seldom better, or worse
 FAR = 1e-3  # of the objective: squared decrements above that gain nothing from an exact step
@@ -52,6 +53,11 @@ LOG_SCALE_STEPS = (1.0, 0.3)  # in which a scale is looked for: what a parabola 
 SEED = 0  # of probes and draws: the same data give the same posterior
 
 Result = TypeVar("Result")
+
+
+def class_turn(K: int) -> Array:
+    """T: an orthonormal basis of K numbers, of which the first vector is their mean."""
+    return np.linalg.qr(np.column_stack([np.ones(K), np.eye(K)[:, :-1]]))[0] if K > 1 else np.eye(1)
 
 
 # --- the rows -------------------------------------------------------------------------------------------------
@@ -99,7 +105,7 @@ class WideObjective:
         self.likelihood, self.parts, self.prior, self.intercept = likelihood, Parts(rows), prior, intercept
         self.shape = prior.mean.shape  # (K, D)
         K = self.shape[0]
-        self.turn = np.column_stack([np.full(K, K**-0.5), sum_to_zero(K)]) if K > 1 else np.eye(1)
+        self.turn = class_turn(K)
 
     def to_data(self, x: Array) -> Array:
         """Deviations from the prior's mean in data units, (m, K, D), for vectors x (m, M)."""
@@ -256,20 +262,13 @@ class WideHessian(NamedTuple):
         return float(np.clip(0.25 * self.goal / max(about, self.goal), TIGHT, LOOSE))
 
 
-class WideFit(NamedTuple):
-    """What Laplace says, and how well its evidence is known."""
-
-    result: InferenceResult
-    log_evidence_se: float
-
-
 def wide_laplace(
     objective: WideObjective,
-    frame: Frame,
-    controls: Controls = Controls(),
+    standard: Standardization,
+    controls: Controls = CONTROLS,
     limits: ManyWeights = MANY_WEIGHTS,
     start: Array | None = None,
-) -> WideFit:
+) -> Approximation:
     r"""Approximate the posterior by the Gaussian at its mode, without a matrix of all pairs of weights.
 
     .. math:: \log Z \approx \log p(y \mid \hat x) - \tfrac12 |\hat x|^2 - \tfrac12 \log\det(I + H)
@@ -280,8 +279,8 @@ def wide_laplace(
     Parameters
     ----------
     objective : WideObjective
-    frame : Frame
-        Of the posterior that is returned.
+    standard : Standardization
+        Of the columns in whose coordinates the Gaussian is.
     controls : Controls
     limits : ManyWeights
     start : (K, D) array, optional
@@ -293,16 +292,18 @@ def wide_laplace(
     """
     solution, hessian = _mode(objective, start, controls, limits)
     found = _spectrum(hessian, limits.probes)
-    mean = frame.to_frame(objective.weights(solution.x)).reshape(-1)
-    logdet = found.logdet + 2 * objective.log_volume - 2 * objective.shape[0] * frame.log_volume
-    source = DrawSource(hessian, frame, limits.draws)
-    result = InferenceResult(
-        posterior=WideGaussian(mean, Unformed(len(mean), logdet), found.effective_parameters, source),
-        log_evidence=-solution.local.value - 0.5 * found.logdet,
-        log_likelihood=hessian.at.log_prob,
-        solution=solution._replace(x=mean),
+    mean = standard.from_data(objective.weights(solution.x)).reshape(-1)
+    logdet = found.logdet + 2 * objective.log_volume - 2 * objective.shape[0] * standard.log_volume
+    source = DrawSource(hessian, standard, limits.draws)
+    return Approximation(
+        WideGaussian(mean, Unformed(len(mean), logdet), found.effective_parameters, source),
+        -solution.local.value - 0.5 * found.logdet,
+        hessian.at.log_prob,
+        solution.status,
+        solution.steps,
+        solution.decrement,
+        log_evidence_se=0.5 * found.logdet_se,
     )
-    return WideFit(result, 0.5 * found.logdet_se)
 
 
 def _mode(
@@ -344,13 +345,14 @@ class BestScale(NamedTuple):
 
     theta: float  # its logarithm
     weights: Array  # (K, D), in data units
+    curvature: float  # of the log evidence there; 0 where it is at a bound
 
 
 def best_scale(
     objective: WideObjective,
     prior_at: Callable[[float], IndependentPrior],
     bounds: tuple[float, float],
-    controls: Controls = Controls(),
+    controls: Controls = CONTROLS,
     limits: ManyWeights = MANY_WEIGHTS,
 ) -> BestScale:
     """The log scale at which the evidence is highest: uphill in long steps, then in short ones, and by parabolas.
@@ -359,7 +361,7 @@ def best_scale(
     better known than any evidence. A sample of the rows would not do: the fewer rows there are for each weight, the
     smaller is the scale that Laplace's evidence prefers (a third, with a tenth of the rows).
     """
-    weights, seen = np.zeros_like(objective.prior.mean), dict[float, float]()
+    weights, seen, curvature = np.zeros_like(objective.prior.mean), dict[float, float](), 0.0
 
     def evidence(theta: float) -> float:
         nonlocal weights
@@ -378,11 +380,12 @@ def best_scale(
         while (best := max(beside(theta, step), key=evidence)) != theta:
             theta = best
         if theta in bounds:
+            curvature = 0.0
             break
         three = beside(theta, step)
         a, b, _ = np.polyfit(three, [evidence(it) for it in three], 2)
-        theta = float(-b / (2 * a))
-    return BestScale(theta, weights)
+        theta, curvature = float(-b / (2 * a)), float(-2 * a)
+    return BestScale(theta, weights, curvature)
 
 
 # --- the posterior --------------------------------------------------------------------------------------------
@@ -392,18 +395,18 @@ class DrawSource(NamedTuple):
     """What draws of a posterior are made of: the rows, and the curvature at the mode."""
 
     hessian: WideHessian
-    frame: Frame
+    standard: Standardization
     draws: int
 
     def deviations(self) -> Array:
-        """Draws in the frame less their mean, (M, S): noise with the precision's own covariance, solved for."""
+        """Draws less their mean, (M, S): noise with the precision's own covariance, solved for."""
         objective, rng = self.hessian.objective, np.random.default_rng(SEED)
         size, at_once = objective.prior.mean.size, max(1, AT_ONCE // objective.shape[0])
         out = np.empty((size, self.draws))
         for start in range(0, self.draws, at_once):
             noise = objective.noise(rng, self.hessian.at, min(at_once, self.draws - start))
             w = objective.to_data(self.hessian.solved(noise, SOLVED_DRAW / size).x)  # of draws bᵀA⁻¹b is about M
-            out[:, start : start + len(w)] = self.frame.to_frame(w).reshape(len(w), -1).T
+            out[:, start : start + len(w)] = self.standard.from_data(w).reshape(len(w), -1).T
         return out
 
 
@@ -475,3 +478,23 @@ class WideGaussian(Gaussian):
         vectors = self.deviations.reshape(J, Z.shape[1], -1)
         moved = np.einsum("kj,jns->nks", contrast, np.stack([np.asarray(Z @ V) for V in vectors]))
         return Scores(mean, moved @ moved.transpose(0, 2, 1) / moved.shape[-1])
+
+
+# --- refusals -------------------------------------------------------------------------------------------------
+
+
+def refuse_wide(data: Data, spec: LinearSpec) -> None:
+    """Raise where a matrix of all pairs of weights is asked for and there are too many."""
+    M, largest, likelihood = spec.shape(data).total, spec.limits.largest_matrix, spec.likelihood
+    known = isinstance(likelihood, Likelihood | Categorical) and likelihood.log_concave and spec.n_parameters == 0
+    laplace = spec.inference in ("auto", "laplace") and spec.solver == "newton"
+    if known and laplace and has_independent_slopes(spec.prior):
+        return
+    raise InputError(
+        f"This model has {M:,} weights; with more than {largest:,} of them a fit cannot hold the matrix of all pairs "
+        f"({8e-9 * M**2:.1f} GB), which what was asked for needs. Without it work prior='empirical' and "
+        f"Normal(scale=…) (not 'ard', StudentT, Jeffreys, a covariance or None): with fewer rows than columns, and at "
+        f"most {largest:,} (times classes), however else the model is fitted but for 'adf_spherical'; with more rows "
+        "for inference='auto' or 'laplace', solver='newton', label_noise=0, no dispersion to be learnt, and the logit, "
+        "probit, softmax and other log-concave likelihoods. Or use fewer columns."
+    )

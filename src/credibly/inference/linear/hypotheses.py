@@ -1,14 +1,14 @@
-r"""Hypotheses about weights: how they are read, and Wald's test.
+r"""Hypotheses about the weights: how they are written, and Wald's test.
 
 Notation
 --------
-====  =================================================================  ================
-w     weights in data units, slopes then intercept, class by class       (M,)
-u     free weights in the frame, w = T u                                 (P,)
-R, r  a hypothesis R w = r of q equations                                (q, M), (q,)
-A     R T: the same hypothesis about u                                   (q, P)
-C     covariance of u                                                    (P, P)
-====  =================================================================  ================
+====  ======================================================================  ================
+w     weights in data units, coefficients then intercept, class by class      (M,)
+u     coordinates in which they are known, w = T u (see `covariance`)         (Q,)
+R, r  a hypothesis R w = r of q equations                                     (q, M), (q,)
+A     R T: the same hypothesis about u                                        (q, Q)
+C     covariance of u                                                         (Q, Q)
+====  ======================================================================  ================
 """
 
 import ast
@@ -24,13 +24,15 @@ from scipy.linalg import solve_triangular
 from scipy.special import chdtrc
 
 from credibly.errors import InputError
+from credibly.inference.linear.covariance import axes, refuse_row_space
+from credibly.inference.linear.fit import LinearFit
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.wording import did_you_mean
 
 NOTHING = 1e-12  # of what its terms could add up to: a combination that cancels
 SINGULAR = 1e-14  # of the largest eigenvalue
-MOST_SHOWN = 20
+MOST_SHOWN = 20  # names in a message
 
 
 @dataclass(frozen=True, repr=False)
@@ -56,7 +58,7 @@ class HypothesisResult:
         return f"{self.test}: χ² = {self.statistic:.4g} on {self.df} df, p = {self.pvalue:.4g}"
 
 
-# --- Reading a hypothesis -----------------------------------------------------------------------------------
+# --- reading a hypothesis -------------------------------------------------------------------------------------
 
 
 class Constraints(NamedTuple):
@@ -67,7 +69,6 @@ class Constraints(NamedTuple):
     texts: list[str]
 
 
-CONSTANT = ""  # the key of the linear form that is 1
 COMMA = re.compile(r",(?=(?:[^`]*`[^`]*`)*[^`]*$)")  # not between backticks
 # A name, or class:name; what is not made of letters, digits, _ and . stands between backticks.
 TERM = re.compile(r"(?:(?P<label>`[^`]*`|(?<![\w.])[\w.]+)\s*:\s*)?(?P<name>`[^`]*`|(?<![\w.])[^\W\d][\w.]*)")
@@ -75,12 +76,12 @@ TERM = re.compile(r"(?:(?P<label>`[^`]*`|(?<![\w.])[\w.]+)\s*:\s*)?(?P<name>`[^`
 
 @dataclass(frozen=True)
 class WeightNames:
-    """What weights are called: by column, and with K weight vectors by class and column.
+    """Names of the weights: by column, and with K weight vectors by class and column.
 
-    A linear form is held as a vector: D coefficients for names without a class, K·D for those with one, a constant.
+    A linear form is held as a vector: D coefficients of names without a class, K·D of those with one, a constant.
     """
 
-    names: Sequence[str]
+    names: Sequence[str]  # of one weight vector, the intercept's last
     classes: Sequence[str] = ()  # empty for one weight vector
 
     @property
@@ -89,19 +90,18 @@ class WeightNames:
         return len(self.names) * max(1, len(self.classes))
 
     @property
-    def width(self) -> int:
-        """How long the vector of a linear form is."""
-        return len(self.names) * (1 + len(self.classes)) + 1
+    def constant(self) -> Array:
+        """The linear form that is 1."""
+        return np.append(np.zeros(len(self.names) * (1 + len(self.classes))), 1.0)
 
     def form(self, label: str | None, name: str) -> Array:
         """The linear form that is one weight."""
-        names, classes = list(self.names), list(self.classes)
-        place = _place(name, names, "column")
-        if label is not None and not classes:
+        place = _place(name, self.names, "column")
+        if label is not None and not self.classes:
             raise InputError(f"`{label}:{name}` names a class, but this model has one weight vector; write `{name}`.")
         if label is not None:
-            place += len(names) * (1 + _place(label, classes, "class"))
-        form = np.zeros(self.width)
+            place += len(self.names) * (1 + _place(label, self.classes, "class"))
+        form = np.zeros_like(self.constant)
         form[place] = 1.0
         return form
 
@@ -143,18 +143,18 @@ def read_hypothesis(hypothesis: object, r: ArrayLike, names: WeightNames) -> Con
     >>> read_hypothesis("age = 2*`dose (mg)` + 1", 0, WeightNames(["age", "dose (mg)", "intercept"]))
     Constraints(R=array([[ 1., -2.,  0.]]), r=array([1.]), texts=['age = 2*`dose (mg)` + 1'])
     """
-    if isinstance(hypothesis, str):
-        texts = [hypothesis]
-    elif isinstance(hypothesis, Sequence) and len(hypothesis) and all(isinstance(it, str) for it in hypothesis):
-        texts = list(hypothesis)
-    else:
+    given = [hypothesis] if isinstance(hypothesis, str) else hypothesis
+    if not (isinstance(given, Sequence) and len(given) and all(isinstance(it, str) for it in given)):
         return _read_matrix(hypothesis, r, names.n_weights)
     if np.any(r):
         raise InputError("r goes with a matrix; in words, write the right-hand side into the equation: 'age = 1'.")
-    found = [(form, text) for given in texts for form, text in _forms(given, names)]
-    rows, sides = zip(*(names.equations(form, text) for form, text in found), strict=True)
-    repeated = [text for (_, text), side in zip(found, sides, strict=True) for _ in side]
-    return Constraints(np.vstack(rows), np.concatenate(sides), repeated)
+    R, sides, texts = [], [], []
+    for text, form in (pair for words in given for pair in _forms(words, names)):
+        rows, side = names.equations(form, text)
+        R.append(rows)
+        sides.append(side)
+        texts += [text] * len(side)
+    return Constraints(np.vstack(R), np.concatenate(sides), texts)
 
 
 def _read_matrix(hypothesis: object, r: ArrayLike, M: int) -> Constraints:
@@ -169,23 +169,24 @@ def _read_matrix(hypothesis: object, r: ArrayLike, M: int) -> Constraints:
     return Constraints(R, np.broadcast_to(side, len(R)), [f"row {i}" for i in range(len(R))])
 
 
-def _forms(text: str, names: WeightNames) -> list[tuple[Array, str]]:
-    """Linear forms that a text says are zero, with the equation each came from."""
+def _forms(text: str, names: WeightNames) -> list[tuple[str, Array]]:
+    """The equations in a text, each with the linear form that it says is zero."""
     if text in names.names:
-        return [(names.form(None, text), text)]
+        return [(text, names.form(None, text))]
     return [
-        (left - right, equation.strip())
+        (equation.strip(), left - right)
         for equation in COMMA.split(text)
         for left, right in pairwise(_sides(equation, names))
     ]
 
 
 def _sides(equation: str, names: WeightNames) -> list[Array]:
-    terms = {CONSTANT: np.append(np.zeros(names.width - 1), 1.0)}
+    """Linear forms that an equation says are equal."""
+    terms: dict[str, Array] = {}
 
     def stand_in(match: re.Match[str]) -> str:
         label, name = match["label"], match["name"]
-        key = f"v{len(terms)}"
+        key = f"v{len(terms)}"  # a name that Python's parser takes, whatever the column is called
         terms[key] = names.form(None if label is None else label.strip("`"), name.strip("`"))
         return key
 
@@ -196,41 +197,43 @@ def _sides(equation: str, names: WeightNames) -> list[Array]:
             f"{equation.strip()!r} cannot be read as a linear equation such as 'age = 0' or '2*x1 - x2 = 1'. Names "
             "with other characters than letters, digits, _ and . go between backticks."
         ) from error
-    forms = [_linear(side, terms, equation.strip()) for side in sides]
-    return forms if len(forms) > 1 else [*forms, np.zeros(names.width)]
+    forms = [_linear(side, terms, names.constant, equation.strip()) for side in sides]
+    return forms if len(forms) > 1 else [*forms, 0.0 * names.constant]
 
 
-def _linear(node: ast.expr, terms: dict[str, Array], text: str) -> Array:
+def _linear(node: ast.expr, terms: dict[str, Array], one: Array, text: str) -> Array:
     """The linear form that an expression is, or an error."""
     match node:
         case ast.Constant(value=int() | float() as number) if np.isfinite(number):
-            return np.asarray(float(number) * terms[CONSTANT])
+            return float(number) * one
         case ast.Name(id=key):
             return terms[key]
         case ast.UnaryOp(op=ast.UAdd() | ast.USub() as sign, operand=inner):
-            return (-1.0 if isinstance(sign, ast.USub) else 1.0) * _linear(inner, terms, text)
-        case ast.BinOp(left=a, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() as operation, right=b):
-            combined = _combined(_linear(a, terms, text), operation, _linear(b, terms, text))
-            if combined is not None:
-                return combined
+            return _linear(inner, terms, one, text) * (-1.0 if isinstance(sign, ast.USub) else 1.0)
+        case ast.BinOp(left=left, op=operation, right=right):
+            form = _combined(operation, _linear(left, terms, one, text), _linear(right, terms, one, text))
+            if form is not None:
+                return form
     raise InputError(f"{text!r} is not linear in the weights; use +, - and products or quotients with numbers.")
 
 
-def _combined(left: Array, operation: ast.operator, right: Array) -> Array | None:
-    """A sum or product of linear forms; None where it is not linear."""
+def _combined(operation: ast.operator, a: Array, b: Array) -> Array | None:
+    """A sum, a product or a quotient of linear forms; None where it is not linear."""
+    a_is_number, b_is_number = not a[:-1].any(), not b[:-1].any()
     match operation:
         case ast.Add():
-            return left + right
+            return a + b
         case ast.Sub():
-            return left - right
-        case ast.Div():
-            return None if right[:-1].any() or not right[-1] else left / right[-1]
-    if left[:-1].any() and right[:-1].any():
-        return None
-    return np.asarray(left * right[-1] if left[:-1].any() else right * left[-1])
+            return a - b
+        case ast.Mult() if a_is_number or b_is_number:
+            return np.asarray(a * b[-1] if b_is_number else b * a[-1])
+        case ast.Div() if b_is_number and b[-1]:
+            return np.asarray(a / b[-1])
+    return None
 
 
-def _place(name: str, known: list[str], what: str) -> int:
+def _place(name: str, names: Sequence[str], what: str) -> int:
+    known = list(names)
     if known.count(name) == 1:
         return known.index(name)
     if name in known:
@@ -243,10 +246,29 @@ def _place(name: str, known: list[str], what: str) -> int:
     )
 
 
-# --- Wald's test --------------------------------------------------------------------------------------------
+# --- Wald's test ----------------------------------------------------------------------------------------------
 
 
-def about_free_weights(constraints: Constraints, T: Array) -> Constraints:
+def wald_test(fit: LinearFit, constraints: Constraints, C: Array) -> HypothesisResult:
+    r"""Wald's test of linear equations about the weights.
+
+    .. math:: (R w - r)^T (R V R^T)^{-1} (R w - r) \sim χ^2_q
+
+    Parameters
+    ----------
+    fit : LinearFit
+    constraints : Constraints
+        R w = r.
+    C : (Q, Q) array
+        Covariance of the coordinates: `coordinate_covariance`, or `given_covariance`.
+    """
+    refuse_row_space(fit, "wald_test")
+    q, shared = fit.posterior.free, fit.posterior.shared
+    u = q.mean if shared is None else np.concatenate([q.mean, shared.mean])
+    return wald(u, C, in_coordinates(constraints, axes(fit.posterior)))
+
+
+def in_coordinates(constraints: Constraints, T: Array) -> Constraints:
     """The hypothesis R T u = r, rows of unit length, refused unless every row says something new."""
     R, r, texts = constraints
     A = R @ T
@@ -271,8 +293,8 @@ def wald(u: Array, C: Array, constraints: Constraints) -> HypothesisResult:
 
     Notes
     -----
-    With Aᵀ = Q B the hypothesis is Qᵀu = B⁻ᵀr, which is tested: two rows that are nearly the same direction (a slope,
-    and the intercept of a column far from zero) would leave a matrix A C Aᵀ that is singular to rounding.
+    With Aᵀ = Q B the hypothesis is Qᵀu = B⁻ᵀr, which is tested: two rows that are nearly the same direction (a
+    coefficient, and the intercept of a column far from zero) would leave a matrix A C Aᵀ that is singular to rounding.
     """
     A, r, _ = constraints
     Q, B = np.linalg.qr(A.T)

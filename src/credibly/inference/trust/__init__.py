@@ -1,0 +1,1 @@
+"""How far an approximation can be trusted: importance weights by the posterior itself."""
