@@ -89,7 +89,7 @@ class LinearModel(ExportMixin, BaseEstimator):
     verbose: bool
 
     fit_: LinearFit
-    _data: Data | None  # the rows of one fit; None after an update, and of a model that was loaded
+    _data: Data | None = None  # the rows of one fit; None after an update, and of a model that was loaded
     _drift: Drift | None  # after an update; None where nothing is known of it
 
     # --- fitting -----------------------------------------------------------------------------------------------
