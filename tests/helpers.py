@@ -16,7 +16,13 @@ import sklearn
 from scipy.stats import norm
 from sklearn.utils.fixes import parse_version
 
+from credibly.data.columns import describe
+from credibly.data.rows import MemoryRows
+from credibly.inference.linear.design import ClassMap, Design, Standardization
+from credibly.inference.linear.objective import Objective
+from credibly.inference.linear.priors import PriorDensity
 from credibly.model.likelihoods import Likelihood, Slopes
+from credibly.model.likelihoods.kinds import AnyLikelihood, n_outputs
 
 REPOSITORY = Path(__file__).parents[1]
 SHARED = REPOSITORY.parent / "shared"
@@ -97,3 +103,11 @@ class UnitGaussian(Likelihood):
 
     def mean(self, f):
         return f
+
+
+def raw_objective(likelihood: AnyLikelihood, rows: MemoryRows, prior: PriorDensity | None) -> Objective:
+    """An objective whose free weights multiply the columns as they are, one weight vector for each class."""
+    d = rows.X.shape[1]
+    standard = Standardization(np.zeros(d), np.ones(d), intercept=False)
+    design = Design(standard, ClassMap.separate(n_outputs(likelihood)), describe(rows))
+    return Objective(rows, design, likelihood, prior)
