@@ -91,13 +91,19 @@ def exact(
 
 def log_joints(objective: Objective, x: Array) -> tuple[Array, Array]:
     """log p(y, x) and its gradient at many points x (C, M), in one pass over the rows: (C,) and (C, M)."""
+    prior = objective.prior
+    assert prior is not None
+    value, gradient = log_likelihoods(objective, x)
+    return value + prior.logpdf(x), gradient - prior.gradient(x)
+
+
+def log_likelihoods(objective: Objective, x: Array) -> tuple[Array, Array]:
+    """log p(y | x) and its gradient at many points x (C, M), in one pass over the rows: (C,) and (C, M)."""
     rows, standard = objective.raw
     W = standard.to_data(objective.design.score_weights(x))  # (C, K, D)
     value, by_weight = rows.sum(partial(_block, likelihood=objective.likelihood, W=W))
-    K = W.shape[1]
-    by_free = objective.free(np.asarray(by_weight).reshape(K * W.shape[2], -1))
-    assert objective.prior is not None
-    return np.asarray(value) + objective.prior.logpdf(x), by_free.T - objective.prior.gradient(x)
+    by_free = objective.free(np.asarray(by_weight).reshape(W.shape[1] * W.shape[2], -1))
+    return np.asarray(value), by_free.T
 
 
 def _block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
