@@ -6,13 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.posterior import Gaussian
+from credibly.inference.gaussian import Gaussian
 from credibly.kernels import RBF
 from credibly.numerics.linalg import (
     LARGEST_SCRATCH,
     PSD,
-    bordered,
-    definite_or_none,
     from_root,
     from_upper,
     pivots_above,
@@ -235,15 +233,8 @@ def test_a_root_of_any_shape_gives_the_factor_of_its_product():
 def test_a_root_keeps_what_its_product_would_round_away():
     M = np.array([[1.0, 0.0], [1.0, 1e-12]])
     assert from_root(M).factor[1, 1] == pytest.approx(1e-12, rel=1e-3)  # eps / 1e-12
-    assert definite_or_none(M @ M.T) is None
-
-
-def test_a_border_is_what_the_whole_matrix_has():
-    A = definite(6)
-    whole = bordered(PSD.of(A[:4, :4], "its corner"), A[:4, 4:], A[4:, 4:], "A")
-    assert_allclose(whole.factor, np.linalg.cholesky(A), rtol=1e-12, atol=1e-14)
-    with pytest.raises(NotPositiveDefinite, match="A is not positive definite"):
-        bordered(PSD.of(A[:4, :4], "its corner"), A[:4, 4:], A[4:, 4:] - 100 * np.eye(2), "A")
+    with pytest.raises(NotPositiveDefinite):
+        PSD.of(M @ M.T, "the product")
 
 
 def test_pivots_tell_what_was_cancelled():
@@ -254,8 +245,9 @@ def test_pivots_tell_what_was_cancelled():
 
 
 @pytest.mark.parametrize("matrix", [np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([[np.nan]]), np.array([[np.inf]])])
-def test_what_is_not_positive_definite_is_none(matrix):
-    assert definite_or_none(matrix) is None
+def test_what_is_not_positive_definite_is_refused_by_name(matrix):
+    with pytest.raises(NotPositiveDefinite, match="the posterior"):
+        PSD.of(matrix, "the posterior")
 
 
 # --- products over rows -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ No other module calls a Cholesky routine or forms an inverse, but for the pivote
 
 import threading
 from dataclasses import dataclass
-from typing import NamedTuple, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from scipy.linalg import lapack
@@ -52,8 +52,8 @@ class PSD:
     @classmethod
     def of(cls, matrix: Array, what: str) -> Self:
         """Factorize a matrix of which only the lower triangle is read; `what` names it in the error."""
-        factor = _cholesky(matrix)
-        if factor is None:
+        factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
+        if info != 0 or not np.isfinite(factor.trace()):  # NaN passes LAPACK unnoticed
             raise NotPositiveDefinite(f"{what} is not positive definite ({_smallest_eigenvalue(matrix)}).")
         return cls(factor)
 
@@ -132,17 +132,6 @@ class PSD:
         return float(2 * np.log(np.diag(self.factor)).sum())
 
 
-def _cholesky(matrix: Array) -> Array | None:
-    factor, info = lapack.dpotrf(matrix, lower=1, clean=1)
-    return factor if info == 0 and np.isfinite(factor.trace()) else None  # NaN passes LAPACK unnoticed
-
-
-def definite_or_none(matrix: Array) -> PSD | None:
-    """As `PSD.of`, but None for a matrix that is not positive definite."""
-    factor = _cholesky(matrix)
-    return None if factor is None else PSD(factor)
-
-
 def from_upper(R: Array) -> PSD:
     """RᵀR for an upper triangular R, whose diagonal may have either sign."""
     return PSD(np.asfortranarray((R * np.sign(np.diag(R))[:, None]).T))
@@ -159,20 +148,6 @@ def from_root(M: Array) -> PSD:
     return from_upper(np.asarray(np.linalg.qr(M.T, mode="r")))
 
 
-def bordered(A: PSD, corner: Array, low: Array, what: str) -> PSD:
-    """[[A, corner], [cornerᵀ, low]].
-
-    Examples
-    --------
-    >>> bordered(PSD(np.eye(1)), np.array([[0.6]]), np.array([[1.0]]), "an example").factor
-    array([[1. , 0. ],
-           [0.6, 0.8]])
-    """
-    V = A.half_solve(np.asfortranarray(corner))
-    left = PSD.of(low - V.T @ V, what)
-    return PSD(np.asfortranarray(np.block([[A.factor, np.zeros_like(V)], [V.T, left.factor]])))
-
-
 def pivots_above(A: PSD, share: float) -> bool:
     """True where the entries before it leave more than this share of every diagonal entry of A.
 
@@ -184,18 +159,6 @@ def pivots_above(A: PSD, share: float) -> bool:
     """
     squares = A.factor**2
     return bool((np.diag(squares) > share * squares.sum(axis=1)).all())
-
-
-class Roots(NamedTuple):
-    """A symmetric matrix as plus·plusᵀ - minus·minusᵀ: with all digits, whatever the sizes of its directions."""
-
-    plus: Array  # (M, r)
-    minus: Array  # (M, s)
-
-    @classmethod
-    def positive(cls, plus: Array) -> Self:
-        """Of a matrix that is positive semi-definite."""
-        return cls(plus, plus[:, :0])
 
 
 def semidefinite_root(A: Array, what: str, noise: float = 0.0) -> Array:
