@@ -16,7 +16,6 @@ from credibly.inference.ep import (
     expectation_propagation,
     sequential_sweep,
 )
-from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents
 from credibly.inference.sites import Pace, _all_at_once, _row_by_row
 from credibly.kernels import RBF, White
@@ -24,7 +23,7 @@ from credibly.model.likelihoods import NormalMixture, threshold_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.model.priors import StudentT
 from credibly.numerics.averages import Tilted
-from credibly.numerics.status import Status
+from credibly.numerics.status import TO_ROUNDING, Status
 from helpers import UnitGaussian
 
 MIXTURE = NormalMixture(weights=(0.3, 0.7), means=(-1.0, 0.5), scales=(0.6, 1.4))
@@ -272,17 +271,17 @@ def test_likelihoods_that_are_not_log_concave_settle_or_say_so(name, variance):
 def test_what_settles_with_constant_damping_settles():
     """All sites moved by three tenths of the way reach 1e-18 in 211 sweeps; fewer are needed here."""
     problem = problem_of(LIKELIHOODS["noisy-probit"], 30, 25.0)
-    assert expectation_propagation(problem, controls=Controls(max_steps=211)).status is Status.CONVERGED
+    assert expectation_propagation(problem, controls=TO_ROUNDING._replace(max_steps=211)).status is Status.CONVERGED
 
 
 @EVERY
 def test_one_sweep_is_too_few_and_is_said(likelihood):
     """The state is the best one seen, and can be used."""
     problem = problem_of(likelihood)
-    result = expectation_propagation(problem, controls=Controls(max_steps=1))
+    result = expectation_propagation(problem, controls=TO_ROUNDING._replace(max_steps=1))
     assert result.status is Status.SWEEP_LIMIT and result.steps == 1
     assert np.isfinite(result.log_evidence) and (result.variance > 0).all()
-    two = expectation_propagation(problem, controls=Controls(max_steps=4))
+    two = expectation_propagation(problem, controls=TO_ROUNDING._replace(max_steps=4))
     full = expectation_propagation(problem)
     assert two.status is Status.SWEEP_LIMIT
     assert abs(two.log_evidence - full.log_evidence) < abs(result.log_evidence - full.log_evidence)
@@ -290,7 +289,9 @@ def test_one_sweep_is_too_few_and_is_said(likelihood):
 
 def test_sweeps_are_reported():
     seen = []
-    result = expectation_propagation(problem_of(LOGIT), controls=Controls(report=lambda *args: seen.append(args)))
+    result = expectation_propagation(
+        problem_of(LOGIT), controls=TO_ROUNDING._replace(report=lambda *args: seen.append(args))
+    )
     assert [step for step, _, _ in seen] == list(range(result.steps))
     assert seen[-1][2] <= 1e-18 < seen[0][2]
     assert_allclose(-seen[-1][1], result.log_evidence, rtol=1e-12)

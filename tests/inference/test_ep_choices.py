@@ -14,10 +14,9 @@ from credibly.inference.ep import (
     expectation_propagation,
     sequential_sweep,
 )
-from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit
-from credibly.numerics.status import Status
+from credibly.numerics.status import Controls, Status
 
 K = np.array([[2.0, 0.7, 0.1], [0.7, 1.5, 0.4], [0.1, 0.4, 1.0]])
 Y = np.array([1.0, 0.0, 1.0])

@@ -10,6 +10,7 @@ from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
 from credibly.inference import inducing
 from credibly.inference.ep import expectation_propagation
+from credibly.inference.gaussian import Scores
 from credibly.inference.inducing import InducingPrecision, InducingPrior
 from credibly.inference.inducing_ascent import LONGEST, Ascent, Goal, boxed, definite, updated
 from credibly.inference.inducing_evidence import InducingEvidence, inferring
@@ -18,14 +19,12 @@ from credibly.inference.inducing_points import RANK, chosen_points, independent_
 from credibly.inference.inducing_search import Learnt, Part, Points, Search
 from credibly.inference.kernel_evidence import KernelEvidence, maximise
 from credibly.inference.kernel_slopes import cross_sums, diagonal_sums
-from credibly.inference.laplace import Controls
 from credibly.inference.latent import Precision
 from credibly.inference.latent_laplace import Latents, laplace_latents
-from credibly.inference.posterior import Scores
 from credibly.kernels import RBF, Constant, Linear, Matern, Periodic, Polynomial, RationalQuadratic, White
 from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import Slopes, threshold_likelihood
-from credibly.numerics.status import Status, silent
+from credibly.numerics.status import TO_ROUNDING, Controls, Status, silent
 from helpers import UnitGaussian
 
 LIKELIHOODS = {name: threshold_likelihood(name) for name in ("logit", "probit", "gumbel")}
@@ -43,7 +42,7 @@ EVERY_KERNEL = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.k
 EVERY_LIKELIHOOD = pytest.mark.parametrize("likelihood", LIKELIHOODS.values(), ids=LIKELIHOODS.keys())
 EITHER = pytest.mark.parametrize("inference", BOTH)
 LAPLACE_TOL = 1e-9  # both stop within 1e-10 posterior standard deviations of the mode
-EXACTLY = Controls()
+EXACTLY = TO_ROUNDING
 
 
 def toy(n: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -221,15 +220,15 @@ def test_refining_what_is_exact_factorises_nothing(monkeypatch):
 def test_a_step_limit_is_told():
     X, y = toy()
     problem = InducingLatents(prior_of(KERNELS["rbf"], X, some_points()), y, LIKELIHOODS["probit"])
-    assert inducing_laplace(problem, None, Controls(max_steps=1)).status is Status.STEP_LIMIT
-    assert inducing_propagation(problem, None, Controls(max_steps=2)).status is Status.SWEEP_LIMIT
+    assert inducing_laplace(problem, None, TO_ROUNDING._replace(max_steps=1)).status is Status.STEP_LIMIT
+    assert inducing_propagation(problem, None, TO_ROUNDING._replace(max_steps=2)).status is Status.SWEEP_LIMIT
 
 
 def test_sites_that_are_moved_part_by_part_come_nearer():
     X, y = toy()
     problem = InducingLatents(prior_of(KERNELS["rbf"], X, some_points()), y, LIKELIHOODS["probit"])
     settled = inducing_propagation(problem, None, EXACTLY)
-    state = inducing_propagation(problem, None, Controls(max_steps=1))
+    state = inducing_propagation(problem, None, TO_ROUNDING._replace(max_steps=1))
     gaps = [np.abs(state.mean - settled.mean).max()]
     for _ in range(8):
         state = state.row_by_row()
@@ -456,7 +455,7 @@ def test_a_search_that_no_step_helps_stalls():
 def test_a_search_with_too_few_steps_ends_with_the_precision_of_its_last_point():
     X, y = toy(10)
     problem = InducingLatents(prior_of(RBF(1.0), X, some_points(4)), y, LIKELIHOODS["logit"])
-    found = inducing_laplace(problem, controls=Controls(max_steps=1))
+    found = inducing_laplace(problem, controls=TO_ROUNDING._replace(max_steps=1))
     assert found.status is Status.STEP_LIMIT
     W = problem.likelihood.slopes(y, found.mean).curvature
     assert_allclose(found.mode.precision.logdet, InducingPrecision.of(problem.prior, W, W).logdet, rtol=1e-13)

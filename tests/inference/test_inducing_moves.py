@@ -11,11 +11,10 @@ from credibly.inference.inducing_evidence import InducingEvidence, inferring
 from credibly.inference.inducing_moves import Moves, Place, _climbed
 from credibly.inference.inducing_search import Learnt
 from credibly.inference.kernel_slopes import fixed_places, place_sums
-from credibly.inference.laplace import Controls
 from credibly.kernels import RBF, Constant, Linear, Matern, Periodic, RationalQuadratic, White
 from credibly.model.kernels import Kernel
 from credibly.model.likelihoods import threshold_likelihood
-from credibly.numerics.status import silent
+from credibly.numerics.status import TO_ROUNDING, silent
 
 KERNELS = {
     "rbf": 4.0 * RBF([0.5, 0.7]),
@@ -27,7 +26,7 @@ KERNELS = {
 }
 EVERY_KERNEL = pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS.keys())
 EITHER = pytest.mark.parametrize("inference", ["laplace", "ep"])
-EXACTLY = Controls()
+EXACTLY = TO_ROUNDING
 STEP = 1e-5  # errors of the differences: 1e-10 of a third derivative, and rounding, 1e-16 × 100 / 1e-5
 
 

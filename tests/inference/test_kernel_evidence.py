@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 from credibly.inference import kernel_evidence
 from credibly.inference.inducing_ascent import Ascent, Goal, Terms
 from credibly.inference.kernel_evidence import Climb, _judged, maximise
-from credibly.inference.laplace import Controls
-from credibly.numerics.status import Status, silent
+from credibly.numerics.status import TO_ROUNDING, Status, silent
 
 TOP, BENDS = np.array([0.3, -0.2]), np.array([1.0, 100.0])
 BOUNDS = np.array([[-5.0, 5.0], [-5.0, 5.0]])
@@ -42,18 +41,18 @@ class Parabola:
 
 
 def ascent(evidence: Parabola, most: int) -> Ascent:
-    return Ascent(evidence, Terms(BOUNDS, Controls(), silent), Goal(1e-12, most, 0.0))
+    return Ascent(evidence, Terms(BOUNDS, TO_ROUNDING, silent), Goal(1e-12, most, 0.0))
 
 
 def test_a_search_that_may_go_on_finds_the_top():
-    found = maximise(Parabola(), BOUNDS, [np.zeros(2)], Controls(), silent)
+    found = maximise(Parabola(), BOUNDS, [np.zeros(2)], TO_ROUNDING, silent)
     assert found.status is Status.CONVERGED
     assert_allclose(found.at.theta, TOP, atol=1e-4)  # it stops at slopes of 1e-4
 
 
 def test_a_search_that_is_stopped_while_the_evidence_rises_says_so(monkeypatch):
     monkeypatch.setattr(kernel_evidence, "MOST_STEPS", 1)
-    found = maximise(Parabola(), BOUNDS, [np.full(2, 4.0)], Controls(), silent)
+    found = maximise(Parabola(), BOUNDS, [np.full(2, 4.0)], TO_ROUNDING, silent)
     assert found.status is Status.HYPERPARAMETERS_NOT_FOUND
 
 

@@ -12,9 +12,8 @@ from scipy.stats import multivariate_normal, norm
 
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.ep import expectation_propagation
+from credibly.inference.flips import FlipBelief
 from credibly.inference.kernel_evidence import Climb, KernelEvidence, _one_round, maximise
-from credibly.inference.label_noise import FlipBelief
-from credibly.inference.laplace import Controls
 from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_newton import find_mode
@@ -32,7 +31,7 @@ from credibly.kernels import (
 from credibly.model.likelihoods import NormalMixture, Slopes, threshold_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.model.priors import StudentT
-from credibly.numerics.status import Status, silent
+from credibly.numerics.status import TO_ROUNDING, Status, silent
 from helpers import UnitGaussian
 
 MIXTURE = NormalMixture(weights=(0.3, 0.7), means=(-1.0, 0.5), scales=(0.6, 1.4))
@@ -287,14 +286,14 @@ def test_newton_from_the_mode_of_a_like_kernel_ends_in_the_same_mode():
 def test_newton_from_far_away_comes_back():
     """Undamped it would not: at f = 1e3 the curvature of the logit is zero."""
     problem = Latents(covariance(20), toy()[1], LOGIT)
-    far = find_mode(problem, 1e3 * np.sin(np.arange(20.0)), Controls())
+    far = find_mode(problem, 1e3 * np.sin(np.arange(20.0)), TO_ROUNDING)
     assert far.status is Status.CONVERGED
     assert_allclose(far.point.f, laplace_latents(problem).mean, rtol=1e-8, atol=1e-9)
 
 
 def test_too_few_steps_are_said_and_the_state_can_be_used():
     problem = Latents(100 * covariance(20), toy()[1], LOGIT)
-    result = laplace_latents(problem, controls=Controls(max_steps=1))
+    result = laplace_latents(problem, controls=TO_ROUNDING._replace(max_steps=1))
     assert result.status is Status.STEP_LIMIT
     assert np.isfinite(result.log_evidence)
     assert (result.posterior.scores(problem.K, np.diag(problem.K)).variance > 0).all()
@@ -312,7 +311,7 @@ def test_the_factor_is_that_of_the_point_returned():
 def test_steps_are_reported():
     seen = []
     problem = Latents(covariance(20), toy()[1], PROBIT)
-    result = laplace_latents(problem, controls=Controls(report=lambda *args: seen.append(args)))
+    result = laplace_latents(problem, controls=TO_ROUNDING._replace(report=lambda *args: seen.append(args)))
     values = [value for _, value, _ in seen]
     assert len(seen) >= 3 and all(a >= b - 1e-12 for a, b in pairwise(values))
     assert_allclose(values[-1], result.mode.point.value, rtol=1e-12)
@@ -445,10 +444,10 @@ def evidence(kernel, likelihood=LOGIT, *, n=20, d=2, infer=laplace_latents, **op
 
 
 def gradients(of: KernelEvidence) -> tuple[np.ndarray, np.ndarray]:
-    at = of.at(of.start, None, Controls())
+    at = of.at(of.start, None, TO_ROUNDING)
     assert at.result.status.good
-    differences = slopes(lambda theta: of.at(theta, at.result.warm, Controls()).result.log_evidence, of.start)
-    return of.gradient(at, Controls()), differences
+    differences = slopes(lambda theta: of.at(theta, at.result.warm, TO_ROUNDING).result.log_evidence, of.start)
+    return of.gradient(at, TO_ROUNDING), differences
 
 
 @EVERY
@@ -459,7 +458,7 @@ def test_the_gradient_of_the_evidence_for_every_likelihood(likelihood, infer):
     assert_allclose(exact, differences, rtol=1e-7, atol=1e-7)
 
 
-def with_expected_curvature(problem: Latents, start=None, controls=Controls()):
+def with_expected_curvature(problem: Latents, start=None, controls=TO_ROUNDING):
     return laplace_latents(problem._replace(expected=True), start, controls)
 
 
@@ -528,10 +527,10 @@ def test_the_gradient_of_the_evidence_for_every_kernel(kernel, infer):
 def test_the_implicit_term_of_laplace_counts():
     """Without it, ½aᵀ∂K a - ½tr(R ∂K), the gradient is wrong in the second digit."""
     of = evidence(Constant(2.0) * RBF((0.9, 1.7)))
-    at = of.at(of.start, None, Controls())
+    at = of.at(of.start, None, TO_ROUNDING)
     a, R = at.result.mode.point.a, at.result.mode.precision.matrix()
     explicit = at.kernels[0].gradient_sums(of.X, 0.5 * (np.outer(a, a) - R))
-    assert np.abs(explicit - of.gradient(at, Controls())).max() > 1e-2
+    assert np.abs(explicit - of.gradient(at, TO_ROUNDING)).max() > 1e-2
 
 
 def test_the_gradient_by_label_noise():
@@ -553,12 +552,12 @@ def test_a_single_pass_has_its_gradient_by_differences():
 def test_the_hessian_of_the_evidence():
     """Against second differences of fourth order (h = 0.02: h⁴/90 · sixth derivative, and 1e-12/h² of rounding)."""
     of = evidence(Constant(2.0) * RBF(0.9, length_scale_prior=LogNormal(1.0, 0.5)))
-    at = of.at(of.start, None, Controls())
-    H, h = of.hessian(at, Controls()), 0.02
+    at = of.at(of.start, None, TO_ROUNDING)
+    H, h = of.hessian(at, TO_ROUNDING), 0.02
 
     def height(shift):
         theta = of.start + shift
-        return of.at(theta, None, Controls()).result.log_evidence + of.log_prior(theta)
+        return of.at(theta, None, TO_ROUNDING).result.log_evidence + of.log_prior(theta)
 
     e = h * np.eye(2)
     for i in range(2):
@@ -573,24 +572,24 @@ def test_the_hessian_of_the_evidence():
 
 def test_the_search_ends_where_the_evidence_is_flat():
     of = evidence(Constant(1.0) * RBF(1.0), n=30)
-    found = maximise(of, of.bounds, [of.start], Controls(), silent)
+    found = maximise(of, of.bounds, [of.start], TO_ROUNDING, silent)
     assert found.status is Status.CONVERGED
-    assert np.abs(of.gradient(found.at, Controls())).max() < 1e-3
-    assert (np.linalg.eigvalsh(of.hessian(found.at, Controls())) < 0).all()
+    assert np.abs(of.gradient(found.at, TO_ROUNDING)).max() < 1e-3
+    assert (np.linalg.eigvalsh(of.hessian(found.at, TO_ROUNDING)) < 0).all()
 
 
 def test_a_prior_on_a_hyperparameter_pulls():
     """Where evidence and prior balance, their slopes cancel."""
     free, prior = evidence(Constant(1.0) * RBF(1.0), n=30), LogNormal(0.3, 0.1)
     held = evidence(Constant(1.0) * RBF(1.0, length_scale_prior=prior), n=30)
-    one, other = (maximise(of, of.bounds, [of.start], Controls(), silent).at for of in (free, held))
+    one, other = (maximise(of, of.bounds, [of.start], TO_ROUNDING, silent).at for of in (free, held))
     assert abs(other.theta[1] - np.log(0.3)) < abs(one.theta[1] - np.log(0.3))
-    assert_allclose(held.gradient(other, Controls()), -held.log_prior_gradient(other.theta), atol=1e-3)
+    assert_allclose(held.gradient(other, TO_ROUNDING), -held.log_prior_gradient(other.theta), atol=1e-3)
 
 
 def test_bounds_hold_and_are_named():
     of = evidence(Constant(1.0) * RBF(1.7, length_scale_bounds=(1.5, 2.0)), n=30)
-    found = maximise(of, of.bounds, [of.start], Controls(), silent)
+    found = maximise(of, of.bounds, [of.start], TO_ROUNDING, silent)
     assert found.status is Status.HYPERPARAMETER_AT_BOUND
     assert np.exp(found.at.theta[1]) in (pytest.approx(1.5), pytest.approx(2.0))
 
@@ -599,15 +598,15 @@ def test_equal_bounds_keep_a_value():
     of = evidence(Constant(1.0) * RBF(1.3), n=30)
     bounds = of.bounds.copy()
     bounds[1] = of.start[1]
-    found = maximise(of, bounds, [of.start], Controls(), silent)
+    found = maximise(of, bounds, [of.start], TO_ROUNDING, silent)
     assert found.at.theta[1] == of.start[1] and found.status is Status.CONVERGED
 
 
 def test_the_best_of_several_starts_is_kept():
     of = evidence(Constant(1.0) * RBF(1.0), n=30)
     starts = [of.start, np.log([1.0, 1e-4]) + 0.5]  # from length scales near zero nothing is learnt
-    alone = [maximise(of, of.bounds, [start], Controls(), silent).at.result.log_evidence for start in starts]
-    both = maximise(of, of.bounds, starts, Controls(), silent).at.result.log_evidence
+    alone = [maximise(of, of.bounds, [start], TO_ROUNDING, silent).at.result.log_evidence for start in starts]
+    both = maximise(of, of.bounds, starts, TO_ROUNDING, silent).at.result.log_evidence
     assert both == pytest.approx(max(alone), abs=1e-9)
 
 
@@ -644,8 +643,8 @@ def test_a_search_steps_back_from_kernels_that_are_rounded_away():
     of = evidence(Constant(1.0, variance_bounds=(1e-5, 1e20)) * Linear(1.0), n=30)
     far = KernelEvidence(X + 1e3, of.kernels, of.infer)
     with pytest.raises(NotPositiveDefinite):
-        far.at(np.log([1e14, 1.0]), None, Controls())
-    found = maximise(far, far.bounds, [far.start, np.log([1e14, 1.0])], Controls(), silent)  # the second start is none
+        far.at(np.log([1e14, 1.0]), None, TO_ROUNDING)
+    found = maximise(far, far.bounds, [far.start, np.log([1e14, 1.0])], TO_ROUNDING, silent)  # the second start is none
     assert np.isfinite(found.at.result.log_evidence) and found.at.result.status.good
 
 
@@ -685,10 +684,10 @@ class TwoHumps(UnitGaussian):
 def test_a_search_that_starts_on_a_saddle_says_so():
     """K⁻¹ + W is -7 there: the Gaussian is made of the expected curvature."""
     problem = Latents(np.eye(1), np.ones(1), TwoHumps())
-    found = find_mode(problem, np.zeros(1), Controls())
+    found = find_mode(problem, np.zeros(1), TO_ROUNDING)
     assert found.status is Status.SADDLE
     assert_allclose(found.precision.logdet, np.log(2))
-    beside = find_mode(problem, np.array([1e-3]), Controls())
+    beside = find_mode(problem, np.array([1e-3]), TO_ROUNDING)
     assert beside.status is Status.CURVATURE_REPLACED
     f = beside.point.f
     assert_allclose(f + f, 3 * np.tanh(3 * f), rtol=1e-10)  # f = slope of log p; it stops at δ = 1e-10
@@ -702,7 +701,7 @@ class Downhill(UnitGaussian):
 
 
 def test_a_search_that_no_step_helps_stalls():
-    found = find_mode(Latents(np.eye(2), np.array([3.0, -2.0]), Downhill()), np.zeros(2), Controls())
+    found = find_mode(Latents(np.eye(2), np.array([3.0, -2.0]), Downhill()), np.zeros(2), TO_ROUNDING)
     assert found.status is Status.STALLED
     assert_array_equal(found.point.f, 0.0)
     assert found.steps == 1

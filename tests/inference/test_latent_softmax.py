@@ -7,12 +7,11 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from credibly.inference.kernel_evidence import KernelEvidence
-from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_softmax import ClassLatents, ClassPrecision, softmax_latents
 from credibly.kernels import RBF, Constant, Linear, Matern, White
 from credibly.model.likelihoods import BernoulliLogit, Categorical
-from credibly.numerics.status import Status
+from credibly.numerics.status import TO_ROUNDING, Status
 
 NUGGET = White(0.1, variance_bounds="fixed")  # so that the explicit formulas may invert K
 
@@ -161,30 +160,30 @@ def evidence(X, y, kernels, C) -> KernelEvidence:
 def test_the_gradient_of_the_evidence(case):
     X, y, kernels, _, dense = case
     of = evidence(X, y, kernels, dense.C)
-    at = of.at(of.start, None, Controls())
-    differences = slopes(lambda theta: of.at(theta, at.result.warm, Controls()).result.log_evidence, of.start)
-    assert_allclose(of.gradient(at, Controls()), differences, rtol=1e-7, atol=1e-7)
+    at = of.at(of.start, None, TO_ROUNDING)
+    differences = slopes(lambda theta: of.at(theta, at.result.warm, TO_ROUNDING).result.log_evidence, of.start)
+    assert_allclose(of.gradient(at, TO_ROUNDING), differences, rtol=1e-7, atol=1e-7)
 
 
 def test_the_gradient_with_kernels_of_different_kinds():
     X, y = toy(12, 3)
     of = evidence(X, y, (Constant(2.0) * RBF(0.8), Matern((1.0, 2.0), 2.5), Linear(bias=0.7)), 3)
-    at = of.at(of.start, None, Controls())
+    at = of.at(of.start, None, TO_ROUNDING)
     assert of.start.size == 2 + 2 + 1
-    differences = slopes(lambda theta: of.at(theta, at.result.warm, Controls()).result.log_evidence, of.start)
-    assert_allclose(of.gradient(at, Controls()), differences, rtol=1e-7, atol=1e-7)
+    differences = slopes(lambda theta: of.at(theta, at.result.warm, TO_ROUNDING).result.log_evidence, of.start)
+    assert_allclose(of.gradient(at, TO_ROUNDING), differences, rtol=1e-7, atol=1e-7)
 
 
 def test_the_movement_of_the_mode_counts_in_the_gradient(case):
     X, y, kernels, result, dense = case
     of = evidence(X, y, kernels, dense.C)
-    at = of.at(of.start, None, Controls())
+    at = of.at(of.start, None, TO_ROUNDING)
     a = result.mode.point.a
     explicit = [0.5 * (np.outer(a[:, c], a[:, c]) - block) for c, block in enumerate(result._blocks()[0])]
     if len(kernels) == 1:
         explicit = [sum(explicit)]
     without = np.concatenate([k.gradient_sums(X, M) for k, M in zip(kernels, explicit, strict=True)])
-    assert np.abs(without - of.gradient(at, Controls())).max() > 1e-3
+    assert np.abs(without - of.gradient(at, TO_ROUNDING)).max() > 1e-3
 
 
 # --- leave one out ------------------------------------------------------------------------------------------
@@ -236,7 +235,9 @@ def test_a_start_elsewhere_ends_in_the_same_mode(case):
 
 def test_too_few_steps_are_said():
     X, y = toy(12, 3)
-    result = softmax_latents(ClassLatents((100 * RBF(1.0)(X),), y, Categorical(3)), controls=Controls(max_steps=1))
+    result = softmax_latents(
+        ClassLatents((100 * RBF(1.0)(X),), y, Categorical(3)), controls=TO_ROUNDING._replace(max_steps=1)
+    )
     assert result.status is Status.STEP_LIMIT and np.isfinite(result.log_evidence)
 
 

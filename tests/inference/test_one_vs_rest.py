@@ -10,12 +10,11 @@ from credibly import GaussianProcessClassifier
 from credibly.errors import NoEvidenceError
 from credibly.inference.ep import assumed_density_filtering, expectation_propagation
 from credibly.inference.kernel_evidence import KernelEvidence
-from credibly.inference.laplace import Controls
 from credibly.inference.latent_laplace import Latents
 from credibly.inference.one_vs_rest import one_vs_rest
 from credibly.kernels import RBF, Constant, Matern
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit
-from credibly.numerics.status import Status
+from credibly.numerics.status import TO_ROUNDING, Status
 
 PROBIT = BernoulliProbit()
 SHARED = (Constant(3.0) * RBF((0.9, 1.6)),)
@@ -28,7 +27,7 @@ def toy(n: int = 18):
     return X, (X @ rng.normal(size=(2, 3)) + rng.gumbel(size=(n, 3))).argmax(axis=1)
 
 
-def infer_by(infer, controls=Controls()):
+def infer_by(infer, controls=TO_ROUNDING):
     return lambda problem, start: infer(problem, start, controls)
 
 
@@ -78,11 +77,11 @@ def test_the_gradient_of_the_sum_of_evidences(kernels):
         return one_vs_rest(infer_by(expectation_propagation, controls), matrices, y, PROBIT, start)
 
     of = KernelEvidence(X, kernels, infer)
-    at, h = of.at(of.start, None, Controls()), 1e-2
-    exact = of.gradient(at, Controls())
+    at, h = of.at(of.start, None, TO_ROUNDING), 1e-2
+    exact = of.gradient(at, TO_ROUNDING)
     assert exact.shape == of.start.shape
     for slope, e in zip(exact, h * np.eye(len(of.start)), strict=True):
-        heights = [of.at(of.start + k * e, at.result.warm, Controls()).result.log_evidence for k in (-2, -1, 1, 2)]
+        heights = [of.at(of.start + k * e, at.result.warm, TO_ROUNDING).result.log_evidence for k in (-2, -1, 1, 2)]
         assert_allclose(slope, np.array([1, -8, 8, -1]) @ heights / (12 * h), rtol=1e-7, atol=1e-7)
 
 
@@ -105,7 +104,7 @@ def test_a_warm_start_ends_at_the_same_place():
 def test_the_status_is_that_of_the_class_that_went_worst():
     X, y = toy()
     K = (Constant(3.0) * RBF(1.0))(X)
-    short = partial(expectation_propagation, controls=Controls(max_steps=1))
+    short = partial(expectation_propagation, controls=TO_ROUNDING._replace(max_steps=1))
 
     def only_class_one_suffers(problem, start):
         return (short if (problem.y == (y == 1)).all() else expectation_propagation)(problem, start)
