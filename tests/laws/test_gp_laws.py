@@ -52,8 +52,8 @@ def same(one, other, Z, tol: float = 1e-9, Z_other=None) -> None:
 def test_laplace_with_a_linear_kernel_is_the_linear_model(link):
     X, y = toy()
     Z = elsewhere()
-    process = fitted(Constant(SCALE**2) * Linear(bias=BIAS), X, y, likelihood=link)
-    weights = LINEAR[link](prior=Normal(scale=SCALE, intercept_scale=SCALE * BIAS)).fit(X, y)
+    process = fitted(Constant(SCALE**2) * Linear(bias=BIAS), X, y, likelihood=link, inference="laplace")
+    weights = LINEAR[link](prior=Normal(scale=SCALE, intercept_scale=SCALE * BIAS), inference="laplace").fit(X, y)
     assert_allclose(process.log_evidence_, weights.log_evidence_, rtol=1e-10)
     assert_allclose(process.log_likelihood_, weights.log_likelihood_, rtol=1e-8)
     assert_allclose(process.predict_log_proba(Z), weights.predict_log_proba(Z), rtol=1e-8)
@@ -64,8 +64,9 @@ def test_laplace_with_a_linear_kernel_is_the_linear_model(link):
 def test_the_joint_softmax_with_a_linear_kernel_is_the_softmax_model():
     X, y = toy(40, K=3)
     Z = elsewhere()
-    process = fitted(Constant(SCALE**2) * Linear(bias=BIAS), X, y)
-    weights = BayesianLogisticRegression(prior=Normal(scale=SCALE, intercept_scale=SCALE * BIAS)).fit(X, y)
+    process = fitted(Constant(SCALE**2) * Linear(bias=BIAS), X, y, inference="laplace")
+    prior = Normal(scale=SCALE, intercept_scale=SCALE * BIAS)
+    weights = BayesianLogisticRegression(prior=prior, inference="laplace").fit(X, y)
     assert_allclose(process.log_evidence_, weights.log_evidence_, rtol=1e-10)
     assert_allclose(process.predict_latent(Z).mean, weights.predict_latent(Z).mean, rtol=1e-8, atol=1e-9)
     assert_allclose(process.predict_latent(Z).variance, weights.predict_latent(Z).variance, rtol=1e-8, atol=1e-9)
@@ -133,15 +134,15 @@ def test_adf_with_a_linear_kernel_is_adf_over_weights(link):
 def test_the_evidence_gradient_of_a_linear_kernel_by_differences_of_the_linear_model(link):
     """Fourth order, h = 1e-2 of a logarithm: 3e-10 of a fifth derivative and 1e-10 of an evidence over h."""
     X, y = toy()
-    gradient = fitted(Constant(SCALE**2) * Linear(bias=BIAS), X, y, likelihood=link).log_evidence_gradient_
+    process = fitted(Constant(SCALE**2) * Linear(bias=BIAS), X, y, likelihood=link, inference="laplace")
     h = 1e-2
 
     def height(log_variance, log_bias):
         scale = SCALE * np.exp(log_variance / 2)
         prior = Normal(scale=scale, intercept_scale=scale * BIAS * np.exp(log_bias))
-        return LINEAR[link](prior=prior).fit(X, y).log_evidence_
+        return LINEAR[link](prior=prior, inference="laplace").fit(X, y).log_evidence_
 
-    for slope, (a, b) in zip(gradient, np.eye(2), strict=True):
+    for slope, (a, b) in zip(process.log_evidence_gradient_, np.eye(2), strict=True):
         heights = np.array([height(a * k * h, b * k * h) for k in (-2, -1, 1, 2)])
         assert_allclose(slope, np.array([1, -8, 8, -1]) @ heights / (12 * h), atol=1e-7)
 
