@@ -60,9 +60,9 @@ def test_several_classes_show_what_is_determined(iris):
     assert len(ax.get_legend().get_texts()) == 4
 
 
-def test_weighted_draws_are_smoothed(cancer):
+def test_draws_are_smoothed(cancer):
     some = np.random.default_rng(0).permutation(len(cancer.y))[:60]
-    model = BayesianLogisticRegression(inference="skew", prior=Normal(scale=1.0)).fit(
+    model = BayesianLogisticRegression(inference="exact", prior=Normal(scale=1.0)).fit(
         cancer.X.iloc[some], cancer.y[some]
     )
     ax = plots.prior_posterior(model, "mean radius", standardized=False)

@@ -84,7 +84,7 @@ def test_classes_are_drawn_by_what_is_determined(iris, softmax):
 
 def test_draws_have_the_intervals_of_their_summary(cancer):
     some = np.random.default_rng(0).permutation(len(cancer.y))[:60]
-    model = BayesianLogisticRegression(inference="skew", prior=Normal(scale=1.0)).fit(
+    model = BayesianLogisticRegression(inference="exact", prior=Normal(scale=1.0)).fit(
         cancer.X.iloc[some], cancer.y[some]
     )
     frame = model.summary(0.9).to_frame()

@@ -67,7 +67,7 @@ MODELS = {
     "logit": (BayesianLogisticRegression(), cancer),
     "softmax": (BayesianLogisticRegression(), wine),
     "softmax of two": (BayesianLogisticRegression(multi_class="softmax"), cancer),
-    "draws": (BayesianLogisticRegression(inference="skew"), lambda: wine(2)),
+    "draws": (BayesianLogisticRegression(inference="exact"), lambda: wine(2)),
     "probit": (BayesianProbitRegression(prior=Normal(scale=1.0)), cancer),
     "cauchit, noise": (NoisyThresholdClassifier("cauchy", label_noise=0.05), cancer),
     "maximum likelihood": (BayesianLogisticRegression(prior=None), cancer),
@@ -172,7 +172,7 @@ def test_a_yes_or_no_column_is_stepped_from_no_to_yes():
     assert it.step.short == "0 → 1"
 
 
-@pytest.mark.parametrize("inference", ["laplace", "skew"])
+@pytest.mark.parametrize("inference", ["laplace", "exact"])
 def test_softmax_effects_are_against_the_most_common_class(inference):
     X, y = wine()
     model = BayesianLogisticRegression(inference=inference).fit(X, y)

@@ -18,6 +18,8 @@ from credibly import (
     StudentT,
 )
 from credibly.errors import DataWarning, InputError
+from credibly.estimators.gaussian_process_plan import INFERENCES as PROCESS_INFERENCES
+from credibly.inference.linear.spec import INFERENCES
 
 AUTO = "auto"
 MODELS: dict[str, Callable[..., Any]] = {
@@ -32,7 +34,6 @@ MODELS: dict[str, Callable[..., Any]] = {
 TWO_CLASSES = ("probit", "cauchit")
 GENERATIVE = ("lda", "qda", "naive-bayes")
 MOST_ROWS_GP = 600  # a Gaussian process of more rows is only fitted when it is asked for: time grows with their cube
-INFERENCES = ("laplace", "ep", "adf", "skew", "auto")
 
 
 class Options(NamedTuple):
@@ -96,7 +97,7 @@ def _fitting(name: str, options: Options) -> Options:
         return Options()
     if name != "gp":
         return options
-    known = options.inference in ("laplace", "ep", "adf")
+    known = options.inference in PROCESS_INFERENCES
     return options._replace(prior=None, inference=options.inference if known else None)
 
 

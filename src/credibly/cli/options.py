@@ -44,7 +44,8 @@ Inference = Annotated[
     str | None,
     typer.Option(
         "--inference",
-        help="laplace (default), ep, adf, skew, or auto: climbs until the approximation is certified.",
+        help="auto (default: Laplace where it is good enough, else EP or variational), laplace, variational, ep, adf, "
+        "exact (draws).",
     ),
 ]
 LabelNoise = Annotated[

@@ -62,11 +62,11 @@ def student(df: float, scale: float) -> Density:
     return Density(0.0, scale, lambda x: np.asarray(t.pdf(x, df, scale=scale)))
 
 
-def smooth(draws: Array, weights: Array, moments: tuple[float, float]) -> Density:
-    """A kernel density of weighted draws."""
+def smooth(draws: Array, moments: tuple[float, float]) -> Density:
+    """A kernel density of draws."""
     from scipy.stats import gaussian_kde
 
-    return Density(float(moments[0]), float(moments[1]), gaussian_kde(draws, weights=weights))
+    return Density(float(moments[0]), float(moments[1]), gaussian_kde(draws))
 
 
 def prior_posterior(
@@ -179,8 +179,7 @@ def _posteriors(last: Any, columns: list[int]) -> list[list[Density]]:
     if not hasattr(posterior, "weight_draws"):
         return [[normal(mean[k, j], sd[k, j]) for k in range(K)] for j in columns]
     draws = posterior.weight_draws.reshape(len(posterior.weight_draws), K, -1)
-    weights = np.full(len(draws), 1 / len(draws))
-    return [[smooth(draws[:, k, j], weights, (mean[k, j], sd[k, j])) for k in range(K)] for j in columns]
+    return [[smooth(draws[:, k, j], (mean[k, j], sd[k, j])) for k in range(K)] for j in columns]
 
 
 def _limits(before: list[list[Density]], after: list[list[Density]]) -> tuple[float, float]:

@@ -20,9 +20,9 @@ from credibly.report.words import count, counted, listed, number, percent
 
 INFERENCES = {
     "laplace": "by Laplace's approximation: a Gaussian at the mode, with the curvature there",
+    "variational": "by variational inference: of all Gaussians the one of least divergence from it",
     "ep": "by expectation propagation: a Gaussian with nearly the right mean and covariance",
-    "skew": "by Laplace's approximation, made skew by draws",
-    "auto": "by the first approximation that draws from it bear out",
+    "exact": "by draws from it, Hamiltonian chains that agree",
     "adf": "by assumed-density filtering: one pass over the rows, in their order",
     "adf_spherical": "by assumed-density filtering with one variance for all weights",
 }
@@ -133,10 +133,10 @@ def _inference(model: Any) -> str | None:
         return "All sums and integrals are in closed form." if model.parameters == "integrated" else None
     if isinstance(model, ModelAverage):
         return None
-    how = INFERENCES.get(str(getattr(model, "inference", "laplace")))
-    rung = getattr(model, "rung_", None)
-    used = f" (here: {rung})" if rung else ""
-    return None if how is None else f"The posterior was found {how}{used}."
+    used = getattr(model, "rung_", model.inference)
+    later = model.inference == "auto" and used != "laplace"
+    why = "; Laplace's approximation was not close enough" if later else ""
+    return f"The posterior was found {INFERENCES[used]}{why}."
 
 
 def _noise(model: Any) -> tuple[str, ...]:

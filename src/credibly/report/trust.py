@@ -26,6 +26,10 @@ VERDICTS = (  # for the top of the page: a word, and a sentence
     ("once corrected", "Its intervals come from an approximation that holds once it is corrected."),
     ("does not hold", "Its intervals are not to be relied on: the approximation behind them does not hold."),
 )
+DRAWN = (  # the same where the posterior itself was drawn from
+    ("exact", "Its intervals come from draws of the posterior itself."),
+    ("does not hold", "Its intervals are not to be relied on: the chains of its draws do not agree."),
+)
 
 
 class Trust(NamedTuple):
@@ -57,7 +61,7 @@ def trust(material: Material) -> Trust:
         warnings.simplefilter("always")
         try:
             certificate = model.certify(material.X, material.y, random_state=material.settings.seed)
-            khats = _khats(material, certificate)
+            khats = None if np.isnan(certificate.khat) else _khats(material, certificate)
         except (CrediblyError, NotImplementedError) as error:
             return Trust("none", "There is no certificate of its posterior.", (f"There is no certificate: {error}",))
     doubts = tuple(dict.fromkeys(str(it.message) for it in caught))
@@ -98,31 +102,34 @@ def _khats(material: Material, certificate: Certificate) -> Array:
     return np.asarray(certificate.predict_khat(take_rows(material.X, rows)))
 
 
-def _certified(material: Material, it: Certificate, khats: Array, doubts: tuple[str, ...]) -> Trust:
-    usable = it.accurate
-    short, sentence = VERDICTS[2 if not it.reliable else 0 if usable else 1]
+def _certified(material: Material, it: Certificate, khats: Array | None, doubts: tuple[str, ...]) -> Trust:
+    if khats is None:
+        short, sentence = DRAWN[not it.reliable]
+        return Trust(short, sentence, (it.verdict, *doubts), _table(_of_draws(it)), reliable=it.reliable)
+    short, sentence = VERDICTS[2 if not it.reliable else 0 if it.accurate else 1]
     above = int((khats > RELIABLE).sum())
     rows = (
         f"Of {count(len(khats))} predictions looked at one by one, "
         + ("none has" if not above else f"{count(above)} {'has' if above == 1 else 'have'}")
         + f" a k-hat above {RELIABLE}."
     )
-    table = Table.of(
-        "The certificate in numbers",
-        [Head("Quantity", numeric=False), Head("Value")],
-        _numbers(material.model, it),
-    )
-    corrected = None if usable or not it.reliable else _corrected(material, it)
+    corrected = None if it.accurate or not it.reliable else _corrected(material, it)
+    table = _table(_of_weights(material.model, it))
     return Trust(short, sentence, (it.verdict, rows, *doubts), table, corrected, khats, it.reliable)
 
 
-def _numbers(model: Any, it: Certificate) -> list[list[Cell]]:
+def _table(rows: list[list[Cell]]) -> Table:
+    return Table.of("The certificate in numbers", [Head("Quantity", numeric=False), Head("Value")], rows)
+
+
+def _of_draws(it: Certificate) -> list[list[Cell]]:
+    return [_worth(it), *([[Cell("Log evidence of the model"), _corrected_evidence(it)]] if it.reliable else [])]
+
+
+def _of_weights(model: Any, it: Certificate) -> list[list[Cell]]:
     rows = [
         [Cell("k-hat, the tail of the importance weights (up to 0.7 is fine)"), numeric(it.khat, f"{it.khat:.2f}")],
-        [
-            Cell("Draws, and how many independent ones they are worth"),
-            numeric(it.draws, f"{count(it.draws)}, {count(round(it.ess))}"),
-        ],
+        _worth(it),
         [Cell("Largest shift of a mean, in posterior standard deviations"), numeric(it.shift, number(it.shift, 2))],
         [Cell("Largest factor on a standard deviation"), numeric(it.widening, number(it.widening))],
     ]
@@ -130,9 +137,18 @@ def _numbers(model: Any, it: Certificate) -> list[list[Cell]]:
     if evidence is not None:
         rows.append([Cell("Log evidence of the model"), numeric(evidence, f"{evidence:,.2f}".replace("-", "−"))])
     if it.reliable:
-        shown = f"{it.log_evidence:,.2f} ± {number(it.log_evidence_se, 2)}".replace("-", "−")
-        rows.append([Cell("Log evidence, corrected"), numeric(it.log_evidence, shown)])
+        rows.append([Cell("Log evidence, corrected"), _corrected_evidence(it)])
     return rows
+
+
+def _worth(it: Certificate) -> list[Cell]:
+    shown = f"{count(it.draws)}, {count(round(it.ess))}"
+    return [Cell("Draws, and how many independent ones they are worth"), numeric(it.draws, shown)]
+
+
+def _corrected_evidence(it: Certificate) -> Cell:
+    shown = f"{it.log_evidence:,.2f} ± {number(it.log_evidence_se, 2)}".replace("-", "−")
+    return numeric(it.log_evidence, shown)
 
 
 def _evidence(model: Any) -> float | None:
