@@ -9,14 +9,14 @@ from scipy.stats import multivariate_normal, norm
 
 from credibly.data.rows import MemoryRows
 from credibly.errors import NotPositiveDefinite
-from credibly.inference.adf import FullCovariance, Spherical, adf
-from credibly.inference.posterior import Gaussian
+from credibly.inference.gaussian import Gaussian
+from credibly.inference.linear.adf import FullCovariance, Spherical, adf
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, threshold_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.numerics.averages import Tilted
 from credibly.numerics.linalg import PSD
 from credibly.numerics.status import Status
-from helpers import UnitGaussian
+from helpers import UnitGaussian, raw_objective
 
 LOGIT, PROBIT = BernoulliLogit(), BernoulliProbit()
 CAUCHY, GUMBEL = threshold_likelihood("cauchy"), threshold_likelihood("gumbel")
@@ -47,6 +47,10 @@ def covariance(q):
     return q.precision.inverse_root.T @ q.precision.inverse_root
 
 
+def filtered(likelihood, prior, rows, family=FullCovariance):
+    return adf(raw_objective(likelihood, rows, prior), family)
+
+
 def toy(n=40, d=3, seed=0):
     rng = np.random.default_rng(seed)
     Z = rng.normal(size=(n, d)) + rng.normal(size=(n, 1))  # correlated columns
@@ -68,15 +72,15 @@ def test_with_gaussian_targets_it_is_bayesian_linear_regression_in_any_order(noi
     Z, _, prior = toy()
     t, offset = np.random.default_rng(1).normal(size=(2, len(Z)))
     order = slice(None, None, -1) if reverse else slice(None)
-    result = adf(GaussianTargets(noise), prior, MemoryRows(Z[order], t[order], offset=offset[order]))
+    result = filtered(GaussianTargets(noise), prior, MemoryRows(Z[order], t[order], offset=offset[order]))
     precision = prior.precision.matrix + Z.T @ Z / noise
     mean = np.linalg.solve(precision, prior.precision.matrix @ prior.mean + Z.T @ (t - offset) / noise)
     # log p(t) = log p(t, w) - log p(w | t) at any w; the n×n marginal covariance would cost four digits
     log_likelihood = norm.logpdf(t, offset + Z @ mean, np.sqrt(noise)).sum()
     log_posterior = (np.linalg.slogdet(precision)[1] - 3 * np.log(2 * np.pi)) / 2
-    assert_allclose(result.posterior.mean, mean, rtol=1e-12)
-    assert_allclose(result.posterior.precision.matrix, precision, rtol=1e-12)
-    assert_allclose(covariance(result.posterior), np.linalg.solve(precision, np.eye(3)), rtol=1e-11)
+    assert_allclose(result.q.mean, mean, rtol=1e-12)
+    assert_allclose(result.q.precision.matrix, precision, rtol=1e-12)
+    assert_allclose(covariance(result.q), np.linalg.solve(precision, np.eye(3)), rtol=1e-11)
     assert_allclose(result.log_evidence, log_likelihood + prior.logpdf(mean) - log_posterior, rtol=1e-12)
     assert_allclose(result.log_likelihood, log_likelihood, rtol=1e-12)
 
@@ -84,7 +88,7 @@ def test_with_gaussian_targets_it_is_bayesian_linear_regression_in_any_order(noi
 def test_the_evidence_of_gaussian_targets_is_their_marginal_density():
     Z, t, prior = toy()
     marginal = multivariate_normal(Z @ prior.mean, np.eye(len(Z)) + Z @ covariance(prior) @ Z.T)
-    assert_allclose(adf(GaussianTargets(), prior, MemoryRows(Z, t)).log_evidence, marginal.logpdf(t), rtol=1e-12)
+    assert_allclose(filtered(GaussianTargets(), prior, MemoryRows(Z, t)).log_evidence, marginal.logpdf(t), rtol=1e-12)
 
 
 def test_almost_exact_targets_under_a_wide_prior_have_the_right_covariance():
@@ -97,7 +101,7 @@ def test_almost_exact_targets_under_a_wide_prior_have_the_right_covariance():
     for z in Z:
         v = z @ printed @ z
         printed = printed - np.outer(printed @ z, printed @ z) / (v + noise)
-    q = adf(GaussianTargets(noise), prior, MemoryRows(Z, t)).posterior
+    q = filtered(GaussianTargets(noise), prior, MemoryRows(Z, t)).q
     exact = 1e-8 * np.eye(3) + Z.T @ Z / noise
     assert_allclose(q.mean, [1.0, 2.0, 3.0], rtol=1e-9)
     # Roots fall by ten powers of ten, so that narrow directions keep six digits of sixteen
@@ -124,10 +128,10 @@ def test_one_row_in_one_dimension_is_quadrature(likelihood, family, y, m, v):
     mass = moment(lambda w: 1.0)
     mean = moment(lambda w: w) / mass
     var = moment(lambda w: (w - mean) ** 2) / mass
-    result = adf(likelihood, gaussian([m], [[v]]), MemoryRows(np.array([[z]]), np.array([y])), family)
+    result = filtered(likelihood, gaussian([m], [[v]]), MemoryRows(np.array([[z]]), np.array([y])), family)
     assert_allclose(result.log_evidence, np.log(mass), rtol=1e-9)
-    assert_allclose(result.posterior.mean, [mean], rtol=1e-9)
-    assert_allclose(covariance(result.posterior), [[var]], rtol=1e-8)
+    assert_allclose(result.q.mean, [mean], rtol=1e-9)
+    assert_allclose(covariance(result.q), [[var]], rtol=1e-8)
 
 
 @EVERY
@@ -142,18 +146,18 @@ def test_one_row_in_two_dimensions_has_the_moments_of_the_tilted_distribution(li
     mean = share @ w / share.sum()
     cov = (share[:, None] * (w - mean)).T @ (w - mean) / share.sum()
     rows = MemoryRows(z[None], np.zeros(1))
-    full = adf(likelihood, prior, rows)
+    full = filtered(likelihood, prior, rows)
     assert_allclose(full.log_evidence, np.log(share.sum()), rtol=1e-9)
-    assert_allclose(full.posterior.mean, mean, rtol=1e-8)
-    assert_allclose(covariance(full.posterior), cov, rtol=1e-8)
+    assert_allclose(full.q.mean, mean, rtol=1e-8)
+    assert_allclose(covariance(full.q), cov, rtol=1e-8)
 
 
 @EVERY
 def test_the_spherical_match_of_one_row_is_the_trace_of_the_full_one(likelihood):
     prior, rows = gaussian([0.5, -1.0, 0.2], 1.7 * np.eye(3)), MemoryRows(np.array([[1.0, -0.5, 2.0]]), np.zeros(1))
-    full, ball = (adf(likelihood, prior, rows, family) for family in (FullCovariance, Spherical))
-    assert_allclose(ball.posterior.mean, full.posterior.mean, rtol=1e-12)
-    assert_allclose(covariance(ball.posterior), np.eye(3) * np.trace(covariance(full.posterior)) / 3, rtol=1e-12)
+    full, ball = (filtered(likelihood, prior, rows, family) for family in (FullCovariance, Spherical))
+    assert_allclose(ball.q.mean, full.q.mean, rtol=1e-12)
+    assert_allclose(covariance(ball.q), np.eye(3) * np.trace(covariance(full.q)) / 3, rtol=1e-12)
     assert_allclose(ball.log_evidence, full.log_evidence, rtol=1e-13)
 
 
@@ -182,12 +186,12 @@ def test_the_recursion_is_the_printed_one(family):
     Z, y, prior = toy(n=60)
     start = family.project(prior)
     m, S, log_evidence = by_the_book(Z, y, prior.mean, covariance(start), family is Spherical)
-    result = adf(PROBIT, prior, MemoryRows(Z, y), family)
-    assert_allclose(result.posterior.mean, m, rtol=1e-11)
-    assert_allclose(covariance(result.posterior), S, rtol=1e-11, atol=1e-14)
+    result = filtered(PROBIT, prior, MemoryRows(Z, y), family)
+    assert_allclose(result.q.mean, m, rtol=1e-11)
+    assert_allclose(covariance(result.q), S, rtol=1e-11, atol=1e-14)
     assert_allclose(result.log_evidence, log_evidence, rtol=1e-12)
     assert_allclose(result.log_likelihood, PROBIT.log_prob(y, Z @ m).sum(), rtol=1e-11)
-    assert result.solution.status is Status.CONVERGED and result.solution.steps == 1
+    assert result.status is Status.CONVERGED and result.steps == 1
 
 
 def test_the_spherical_prior_is_the_nearest_one():
@@ -210,20 +214,20 @@ def test_the_spherical_prior_is_the_nearest_one():
 def test_the_order_of_the_rows_matters(likelihood, family):
     Z, y, prior = toy()
     rows = MemoryRows(Z, y)
-    there, back = (adf(likelihood, prior, order, family) for order in (rows, reversed_rows(rows)))
+    there, back = (filtered(likelihood, prior, order, family) for order in (rows, reversed_rows(rows)))
     assert abs(there.log_evidence - back.log_evidence) > 1e-4
-    assert np.abs(there.posterior.mean - back.posterior.mean).max() > 1e-4
+    assert np.abs(there.q.mean - back.q.mean).max() > 1e-4
 
 
 @FAMILIES
 @EVERY
 def test_two_parts_one_after_the_other_are_the_whole(likelihood, family):
     Z, y, prior = toy()
-    whole = adf(likelihood, prior, MemoryRows(Z, y), family)
-    first = adf(likelihood, prior, MemoryRows(Z[:17], y[:17]), family)
-    second = adf(likelihood, first.posterior, MemoryRows(Z[17:], y[17:]), family)
-    assert_allclose(second.posterior.mean, whole.posterior.mean, rtol=1e-11)
-    assert_allclose(second.posterior.precision.matrix, whole.posterior.precision.matrix, rtol=1e-10, atol=1e-12)
+    whole = filtered(likelihood, prior, MemoryRows(Z, y), family)
+    first = filtered(likelihood, prior, MemoryRows(Z[:17], y[:17]), family)
+    second = filtered(likelihood, first.q, MemoryRows(Z[17:], y[17:]), family)
+    assert_allclose(second.q.mean, whole.q.mean, rtol=1e-11)
+    assert_allclose(second.q.precision.matrix, whole.q.precision.matrix, rtol=1e-10, atol=1e-12)
     assert_allclose(first.log_evidence + second.log_evidence, whole.log_evidence, rtol=1e-12)
 
 
@@ -231,29 +235,29 @@ def test_two_parts_one_after_the_other_are_the_whole(likelihood, family):
 def test_how_rows_are_cut_and_held_does_not_matter(family):
     Z, y, prior = toy()
     Z[np.abs(Z) < 0.4] = 0.0
-    whole = adf(LOGIT, prior, MemoryRows(Z, y), family)
+    whole = filtered(LOGIT, prior, MemoryRows(Z, y), family)
     for rows in (MemoryRows(Z, y, block_rows=7, threads=3), MemoryRows(csr_array(Z), y), MemoryRows(Z[:, ::-1], y)):
         turned = rows.X is not Z and not isinstance(rows.X, csr_array)
         start = gaussian(prior.mean[::-1], covariance(prior)[::-1, ::-1]) if turned else prior
-        again = adf(LOGIT, start, rows, family)
+        again = filtered(LOGIT, start, rows, family)
         assert_allclose(again.log_evidence, whole.log_evidence, rtol=1e-12)
         assert_allclose(again.log_likelihood, whole.log_likelihood, rtol=1e-11)
-        mean = again.posterior.mean[::-1] if turned else again.posterior.mean
-        assert_allclose(mean, whole.posterior.mean, rtol=1e-11)
+        mean = again.q.mean[::-1] if turned else again.q.mean
+        assert_allclose(mean, whole.q.mean, rtol=1e-11)
 
 
 def test_linear_maps_of_the_weights_change_nothing_in_the_full_family():
     Z, y, prior = toy()
     A = np.random.default_rng(5).normal(size=(3, 3))  # u = A w, so that Z w = (Z A⁻¹) u
-    there = adf(LOGIT, prior, MemoryRows(Z, y))
-    mapped = adf(
+    there = filtered(LOGIT, prior, MemoryRows(Z, y))
+    mapped = filtered(
         LOGIT,
         gaussian(A @ prior.mean, A @ covariance(prior) @ A.T),
         MemoryRows(np.linalg.solve(A.T, Z.T).T, y),
     )
     assert_allclose(mapped.log_evidence, there.log_evidence, rtol=1e-11)
-    assert_allclose(mapped.posterior.mean, A @ there.posterior.mean, rtol=1e-9)
-    assert_allclose(covariance(mapped.posterior), A @ covariance(there.posterior) @ A.T, rtol=1e-9, atol=1e-12)
+    assert_allclose(mapped.q.mean, A @ there.q.mean, rtol=1e-9)
+    assert_allclose(covariance(mapped.q), A @ covariance(there.q) @ A.T, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("likelihood", [LOGIT, PROBIT], ids=repr)
@@ -268,8 +272,8 @@ def test_the_error_fades_as_the_prior_tightens(likelihood):
             return quad(joint, -12, 12, epsabs=1e-15, epsrel=1e-12, limit=200)[0]
 
         mass = moment(lambda w: 1.0)
-        result = adf(likelihood, gaussian([0.0], [[variance]]), MemoryRows(z[:, None], y))
-        mean_error = abs(result.posterior.mean[0] - moment(lambda w: w) / mass)
+        result = filtered(likelihood, gaussian([0.0], [[variance]]), MemoryRows(z[:, None], y))
+        mean_error = abs(result.q.mean[0] - moment(lambda w: w) / mass)
         return abs(result.log_evidence - np.log(mass)), mean_error / np.sqrt(variance)
 
     evidence, mean = np.transpose([errors(variance) for variance in (1.0, 0.25, 1 / 16, 1 / 64)])
@@ -286,19 +290,19 @@ def test_the_error_fades_as_the_prior_tightens(likelihood):
 def test_a_row_of_zeros_is_predicted_and_teaches_nothing(likelihood, family, size):
     _, _, prior = toy()
     start = family.project(prior)
-    result = adf(likelihood, prior, MemoryRows(np.full((1, 3), size), np.ones(1), offset=np.full(1, 0.5)), family)
+    result = filtered(likelihood, prior, MemoryRows(np.full((1, 3), size), np.ones(1), offset=np.full(1, 0.5)), family)
     assert_allclose(result.log_evidence, likelihood.log_prob(np.ones(1), np.full(1, 0.5))[0], rtol=1e-15)
-    assert_array_equal(result.posterior.mean, prior.mean)
-    assert_allclose(result.posterior.precision.matrix, start.precision.matrix, rtol=1e-12, atol=1e-13)
+    assert_array_equal(result.q.mean, prior.mean)
+    assert_allclose(result.q.precision.matrix, start.precision.matrix, rtol=1e-12, atol=1e-13)
 
 
 @FAMILIES
 def test_rows_of_weight_zero_are_left_out(family):
     Z, y, prior = toy()
     counts = np.arange(len(y)) % 3 > 0
-    some = adf(LOGIT, prior, MemoryRows(Z[counts], y[counts]), family)
-    all_rows = adf(LOGIT, prior, MemoryRows(Z, y, counts.astype(float)), family)
-    assert_array_equal(all_rows.posterior.mean, some.posterior.mean)
+    some = filtered(LOGIT, prior, MemoryRows(Z[counts], y[counts]), family)
+    all_rows = filtered(LOGIT, prior, MemoryRows(Z, y, counts.astype(float)), family)
+    assert_array_equal(all_rows.q.mean, some.q.mean)
     assert (all_rows.log_evidence, all_rows.log_likelihood) == (some.log_evidence, some.log_likelihood)
 
 
@@ -309,9 +313,9 @@ def test_huge_scores_on_either_side_leave_finite_numbers(likelihood, family, siz
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(30, 2)) * size
     y = (rng.random(30) < 0.5).astype(float)  # about half of the rows contradict the others
-    result = adf(likelihood, gaussian(np.zeros(2), np.eye(2)), MemoryRows(Z, y), family)
-    assert np.isfinite(result.posterior.mean).all() and np.isfinite(result.log_evidence)
-    assert (np.linalg.eigvalsh(covariance(result.posterior)) > 0).all()
+    result = filtered(likelihood, gaussian(np.zeros(2), np.eye(2)), MemoryRows(Z, y), family)
+    assert np.isfinite(result.q.mean).all() and np.isfinite(result.log_evidence)
+    assert (np.linalg.eigvalsh(covariance(result.q)) > 0).all()
 
 
 def test_under_a_heavy_tailed_threshold_a_surprise_widens_the_belief():
@@ -319,16 +323,16 @@ def test_under_a_heavy_tailed_threshold_a_surprise_widens_the_belief():
     rows = MemoryRows(np.array([[1.0, 1.0]]), np.zeros(1))
     prior = gaussian([4.0, 4.0], 4.0 * np.eye(2))
     for family in (FullCovariance, Spherical):
-        after = adf(CAUCHY, prior, rows, family).posterior
+        after = filtered(CAUCHY, prior, rows, family).q
         assert after.scores(np.ones((1, 2))).variance[0] > 8.0
-    assert_allclose(adf(CAUCHY, prior, rows).posterior.scores(np.array([[1.0, -1.0]])).variance, [8.0], rtol=1e-12)
+    assert_allclose(filtered(CAUCHY, prior, rows).q.scores(np.array([[1.0, -1.0]])).variance, [8.0], rtol=1e-12)
 
 
 def test_a_thousand_rows_of_almost_collinear_columns_keep_the_covariance_positive():
     rng = np.random.default_rng(2)
     Z = rng.normal(size=(1000, 1)) + 1e-6 * rng.normal(size=(1000, 4))
     y = (Z[:, 0] + rng.logistic(size=1000) > 0).astype(float)
-    q = adf(PROBIT, gaussian(np.zeros(4), 1e6 * np.eye(4)), MemoryRows(Z, y)).posterior
+    q = filtered(PROBIT, gaussian(np.zeros(4), 1e6 * np.eye(4)), MemoryRows(Z, y)).q
     assert (np.diag(q.precision.factor) > 0).all() and np.isfinite(q.mean).all()
     along = q.scores(np.full((1, 4), 0.25)).variance[0]
     across = q.scores(np.array([[1.0, -1.0, 0.0, 0.0]])).variance[0]
@@ -340,5 +344,5 @@ def test_moments_that_are_no_numbers_are_an_error_not_a_belief():
         def tilted(self, y, m, v):
             return super().tilted(y, m, v)._replace(var=np.asarray(-1e-9))
 
-    with pytest.raises(NotPositiveDefinite, match=r"mean 0 and variance 1 has, with label 1 .* variance -1e-09"):
-        adf(Broken(), Gaussian(np.zeros(1), PSD(np.eye(1))), MemoryRows(np.ones((1, 1)), np.ones(1)))
+    with pytest.raises(NotPositiveDefinite, match=r"label 1 .* variance -1e-09"):
+        filtered(Broken(), Gaussian(np.zeros(1), PSD(np.eye(1))), MemoryRows(np.ones((1, 1)), np.ones(1)))
