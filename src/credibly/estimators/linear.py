@@ -22,9 +22,11 @@ Classifier = TypeVar("Classifier", bound=type[LinearClassifier])
 
 PARAMETERS = """Parameters
     ----------
-    prior : "empirical" (default), "ard", Normal, StudentT, Jeffreys, or None
+    prior : "empirical" (default), "ard", "hierarchical", Normal, StudentT, Jeffreys, or None
         What is believed about the weights. "empirical": one scale for the coefficients of standardised columns, found
-        by maximising the evidence; "ard": one for each column; a `Normal` or `StudentT` is in the units of the data;
+        by maximising the evidence; "ard": one for each column; "hierarchical": one, drawn along with the weights under
+        a half-Student-t prior (3 degrees of freedom, scale 2.5; only with ``inference="exact"``); a `Normal` or
+        `StudentT` is in the units of the data, or of standardised columns if it says so;
         `Jeffreys()` is Firth's bias reduction, finite on separated data; None is maximum likelihood, without evidence
         or averaging.
     fit_intercept : bool

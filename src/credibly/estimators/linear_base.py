@@ -37,9 +37,10 @@ from credibly.numerics.settings import MANY_WEIGHTS, ManyWeights
 from credibly.numerics.status import Report, Status, silent
 
 PRIOR_CHOICES = (
-    '"empirical", "ard", Normal(scale=2.5), Normal(mean=m0, cov=S0), StudentT(df=7, scale=2.5), Jeffreys() or None'
+    '"empirical", "ard", "hierarchical", Normal(scale=2.5), Normal(mean=m0, cov=S0), StudentT(df=7, scale=2.5), '
+    "Jeffreys() or None"
 )
-LEARNT_PRIORS = ("empirical", "ard")
+LEARNT_PRIORS = ("empirical", "ard", "hierarchical")
 SOFTMAX_BLOCK_ROWS = 256  # with K scores a row, prediction costs far more than reading: small blocks keep threads busy
 DRAWN_SCORES = 1_000_000  # held at a time, in predictions by draws
 SEED = 0  # of fits that draw, where random_state is None: the same fit twice is the same
@@ -185,11 +186,14 @@ class LinearModel(ExportMixin, BaseEstimator):
 
     @property
     def prior_scale_(self) -> float | Array:
-        """Learnt prior scales on standardized columns: one number ("empirical") or one a column ("ard")."""
+        """Learnt prior scales on standardized columns: one number ("empirical") or one a column ("ard").
+
+        With "hierarchical" the posterior mean of the one scale.
+        """
         scales = self._fitted().scales
         if scales is None:
-            raise AttributeError("prior_scale_ is there for a prior whose scales are learnt: 'empirical' or 'ard'.")
-        return float(scales[0]) if self.fit_.spec.prior == "empirical" and scales.size == 1 else scales
+            raise AttributeError(f"prior_scale_ is there for a prior whose scales are learnt: {LEARNT_PRIORS}.")
+        return scales if self.fit_.spec.prior == "ard" else float(scales.mean())
 
     @property
     def rung_(self) -> str:
@@ -359,6 +363,10 @@ class LinearModel(ExportMixin, BaseEstimator):
         """More lines under a summary."""
         fit = self.fit_
         notes = []
+        if fit.spec.prior == "hierarchical":
+            assert fit.scales is not None
+            low, high = np.quantile(fit.scales, (0.05, 0.95))
+            notes += [f"Prior scale on standardized columns: {fit.scales.mean():.3g}, 90% {low:.3g} to {high:.3g}."]
         if fit.spec.inference == "auto" and not fit.spec.flat:
             notes += [f"inference='auto' used {fit.rung!r}."]
         if fit.log_evidence_se > 0:

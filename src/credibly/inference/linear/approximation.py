@@ -36,5 +36,6 @@ class Approximation(NamedTuple):
     nonlinearity: float = float("inf")  # κ² of the last Newton step (`numerics.newton`)
     likelihood: Quadratic | None = None  # where it is not what q has beyond the prior: in the midst of a search
     sites: Sites | None = None  # of expectation propagation
-    chains: Chains | None = None  # draws of the free weights, by exact inference
+    chains: Chains | None = None  # draws of the free weights, by exact inference,
+    log_scales: Array | None = None  # and of the log prior scale, where it is drawn along
     log_evidence_se: float = 0.0

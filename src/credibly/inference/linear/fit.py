@@ -20,7 +20,7 @@ from credibly.inference.linear.approximation import Approximation
 from credibly.inference.linear.auto import checked
 from credibly.inference.linear.design import ClassMap, Design, Standardization
 from credibly.inference.linear.ep import ep
-from credibly.inference.linear.exact import exact
+from credibly.inference.linear.exact import WhiteTarget, WhiteWeights, WhiteWeightsAndScale, exact
 from credibly.inference.linear.glm import (
     PERFECT,
     averages_exist,
@@ -92,6 +92,8 @@ FIRST_RUNG = {"auto": "laplace", "exact": "variational", "adf": "laplace", "adf_
 BRIEF_STEPS = 3  # of variational inference while scales are moving; EP takes as many sweeps
 VARIATIONAL_TOL = 1e-5  # a weight, squared standard deviations: averages at fixed points are no better
 
+WIDER = 0.5  # log scales by which the prior of "hierarchical" is widened to see how the weights follow
+
 NO_LIMITS = ManyWeights(narrow=10**9, largest_matrix=10**9)
 FULL_ARRAYS = 5  # of all pairs of weights that a fit holds at the same time, at the least
 
@@ -111,7 +113,7 @@ class LinearFit:
     names: tuple[str, ...]
     likelihood: AnyLikelihood  # with what was learnt of it
     resolved: PriorChoice  # the prior in data units, with what was learnt of it
-    scales: Array | None  # learnt prior scales on standardized columns
+    scales: Array | None  # learnt prior scales on standardized columns; draws of the one of "hierarchical"
     parameters: Moments  # posterior of what was learnt of the likelihood
     noise_modes: tuple["NoiseMode", ...]
     prior: PriorDensity | None  # of the free weights, before any rows
@@ -209,7 +211,7 @@ class Problem:
         prior: PriorDensity | ScaledPriors | None = None
         if isinstance(spec.prior, str):
             d = shape.n_features
-            group = np.zeros(d, dtype=np.intp) if spec.prior == "empirical" else np.arange(d)
+            group = np.arange(d) if spec.prior == "ard" else np.zeros(d, dtype=np.intp)
             unit, intercept_scale = glm_units(data, likelihood) if glm else (1.0, INTERCEPT_SCALE)
             prior = ScaledPriors(design, group, unit, intercept_scale)
         elif isinstance(spec.prior, Normal | StudentT):
@@ -317,8 +319,15 @@ def _exact(problem: Problem, theta: Array, near: Approximation | None, *, brief:
     assert near is not None
     spec = problem.spec
     settings = CHAIN_SETTINGS if spec.max_passes is None else replace(CHAIN_SETTINGS, max_passes=spec.max_passes)
-    rng = np.random.default_rng(spec.seed)
-    return exact(rng, problem.at(theta), near.q, problem.controls, draws=spec.draws, settings=settings)
+    rng, objective = np.random.default_rng(spec.seed), problem.at(theta)
+    target: WhiteTarget = WhiteWeights(objective, near.q)
+    if spec.prior == "hierarchical":
+        priors = problem.choices.prior
+        assert isinstance(priors, ScaledPriors)
+        wider = _variational(problem, theta + WIDER, near, brief=False).q
+        follow = priors.growth(near.q.mean, wider.mean) / WIDER
+        target = WhiteWeightsAndScale(objective, priors, float(theta[0]), near.q, float(np.clip(follow, 0.0, 1.0)))
+    return exact(rng, target, objective, problem.controls, draws=spec.draws, settings=settings)
 
 
 RUNGS = {
@@ -374,6 +383,8 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
         elif spec.inference not in ("auto", rung):
             rung, found = spec.inference, RUNGS[spec.inference](problem, best.theta, best.found, brief=False)
             integral = best.log_integral + found.log_evidence - best.found.log_evidence
+            if found.log_scales is not None:
+                integral = found.log_evidence + best.parameters.log_ratio
             best = best._replace(found=found, log_integral=integral)
     return _fit(problem, best, rung, modes)
 
@@ -501,6 +512,10 @@ def _fit(problem: Problem, best: Maximum, rung: str, modes: tuple[NoiseMode, ...
         priors = problem.choices.prior
         shared, resolved = priors.shared(best.theta[:n]), priors.resolved(best.theta[:n])
         scales = priors.unit * np.exp(best.theta[:n])
+        if found.log_scales is not None:
+            drawn = np.exp(found.log_scales)
+            resolved, scales = priors.resolved(np.log([drawn.mean()])), priors.unit * drawn
+            shared = priors.shared(0.5 * np.log([np.mean(drawn**2)]))  # with the variance that it has over all draws
     free = found.q
     if spec.flips is not None:  # the estimate of flips is their posterior mean
         assert isinstance(likelihood, LabelNoise | NoisyCategorical)

@@ -280,6 +280,10 @@ class ScaledPriors:
         """The coefficients' part of a flat vector of free weights, (J, d)."""
         return x.reshape(self.design.classes.n_free, -1)[:, : self.group.size]
 
+    def growth(self, x: Array, other: Array) -> float:
+        """By how much, in logarithms, coefficients are larger at one point than at another."""
+        return float(0.5 * np.log((self.columns_of(other) ** 2).sum() / (self.columns_of(x) ** 2).sum()))
+
     def resolved(self, theta: Array) -> Normal:
         """The prior in data units: coefficients s/spread, the intercept at the column means with its own scale."""
         columns = self.design.columns

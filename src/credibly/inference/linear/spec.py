@@ -42,7 +42,7 @@ class LinearSpec:
     ----------
     likelihood : Likelihood, Categorical or NoisyCategorical
         Of one score a row or of K; label noise wraps it, a GLM's family is one.
-    prior : Normal, StudentT, Jeffreys, "empirical", "ard" or None
+    prior : Normal, StudentT, Jeffreys, "empirical", "ard", "hierarchical" or None
     inference : str
         A key of `fit.RUNGS`, or "auto".
     intercept : bool
@@ -103,6 +103,11 @@ def refuse_combinations(spec: LinearSpec, data: Data) -> None:
     """Raise, before any work, where choices do not go together, or not with these rows."""
     if spec.flat:
         _refuse_without_prior(spec)
+    if spec.prior == "hierarchical" and spec.inference != "exact":
+        raise InputError(
+            'prior="hierarchical" draws the scale of the coefficients together with them, which only '
+            f'inference="exact" can; got inference={spec.inference!r}. Give inference="exact", or prior="empirical".'
+        )
     if spec.solver == "sgd" and spec.inference not in ("auto", "laplace"):
         raise InputError(
             f'solver="sgd" ends near the mode, which is Laplace\'s way; with inference={spec.inference!r} leave '
