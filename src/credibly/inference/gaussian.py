@@ -18,7 +18,7 @@ from scipy.special import ndtri
 
 from credibly.errors import InputError, NotPositiveDefinite
 from credibly.numerics.arrays import Array
-from credibly.numerics.linalg import PSD, DesignMatrix, from_upper, upper_factor
+from credibly.numerics.linalg import PSD, DesignMatrix, Roots, from_upper, upper_factor
 from credibly.numerics.special import LOG_2PI
 
 
@@ -35,6 +35,7 @@ class Expected(NamedTuple):
     value: float
     gradient: Array  # (M,)
     hessian: Array  # (M, M)
+    roots: Roots  # of `hessian`
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,16 @@ class Gaussian:
         """Hessian of minus the log density: the precision, wherever."""
         return self.precision.matrix
 
+    def hessian_roots(self, w: Array) -> Roots:
+        """The same by its factor."""
+        return Roots(self.precision.factor, self.precision.factor[:, :0])
+
     stand_in = hessian
 
     def expected(self, q: "Gaussian") -> Expected:
         """Minus the log density averaged over q."""
-        spread = 0.5 * float(((q.root @ self.precision.factor) ** 2).sum())
-        return Expected(spread - float(self.logpdf(q.mean)), self.gradient(q.mean), self.precision.matrix)
+        value = 0.5 * float(((q.root @ self.precision.factor) ** 2).sum()) - float(self.logpdf(q.mean))
+        return Expected(value, self.gradient(q.mean), self.precision.matrix, self.hessian_roots(q.mean))
 
 
 def normal_quantile(level: Any) -> float:

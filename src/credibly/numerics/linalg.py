@@ -14,7 +14,7 @@ No other module calls a Cholesky routine or forms an inverse, but for the pivote
 
 import threading
 from dataclasses import dataclass
-from typing import Self, TypeAlias
+from typing import NamedTuple, Self, TypeAlias
 
 import numpy as np
 from scipy.linalg import lapack
@@ -159,6 +159,19 @@ def pivots_above(A: PSD, share: float) -> bool:
     """
     squares = A.factor**2
     return bool((np.diag(squares) > share * squares.sum(axis=1)).all())
+
+
+class Roots(NamedTuple):
+    """A symmetric matrix as plus·plusᵀ - minus·minusᵀ: with all digits, whatever the sizes of its directions."""
+
+    plus: Array  # (M, r)
+    minus: Array  # (M, s)
+
+    @classmethod
+    def of_diagonal(cls, axes: Array, entries: Array) -> Self:
+        """Of axes diag(entries) axesᵀ."""
+        root = axes * np.sqrt(np.abs(entries))
+        return cls(root[:, entries > 0], root[:, entries < 0])
 
 
 def semidefinite_root(A: Array, what: str, noise: float = 0.0) -> Array:

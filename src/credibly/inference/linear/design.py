@@ -234,9 +234,13 @@ class ClassMap:
         return free if self.identity else np.asarray(matrix @ free)
 
     def free(self, by_weight: Array) -> Array:
-        """The chain rule on the first axis, from weights of scores to free ones."""
+        """The chain rule on the first axis, from weights of scores to free ones.
+
+        Of a shift of all classes alike rows tell nothing: what rounding left of one is taken off.
+        """
         if self.identity:
-            return by_weight
+            by_class = by_weight.reshape(len(self.matrix), -1)
+            return by_weight if len(by_class) == 1 else (by_class - by_class.mean(axis=0)).reshape(by_weight.shape)
         matrix = self.of_scores
         per_score = by_weight.reshape(len(matrix), -1)
         size = by_weight.shape[0] // len(matrix) * self.n_free

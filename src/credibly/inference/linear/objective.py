@@ -26,16 +26,27 @@ import numpy as np
 from credibly.data.rows import Block, Rows, Sums, add
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Expected, Gaussian
-from credibly.inference.linear.design import Design, Standardization
+from credibly.inference.linear.design import Design, Standardization, centring
 from credibly.inference.linear.priors import PriorDensity
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.caching import cached_property
-from credibly.numerics.linalg import PSD, DesignMatrix, bordered_gram, softmax_gram, weighted_gram
+from credibly.numerics.linalg import (
+    PSD,
+    DesignMatrix,
+    Roots,
+    bordered_gram,
+    from_root,
+    pivots_above,
+    softmax_gram,
+    weighted_gram,
+)
 from credibly.numerics.status import Local
 
 CACHED_SCORES = 2**15  # of a block at many weights, held at a time: with their temporaries they fit the cache
+SAFE_PIVOT = 1e-4  # what Cholesky has to leave of a diagonal entry for a factor that is right to 1e-11,
+LOST_PIVOT = 1e-26  # and QR, for variances that are right to 1e-5
 ROOT_NUMBERS = 2_000_000  # of whitened class scores held at a time in an averaged pass: 16 megabytes
 
 
@@ -209,6 +220,57 @@ class DataGaussian(NamedTuple):
         return np.asarray(white + root[:, d]) if self.intercept else white
 
 
+# --- what rows and prior know together ----------------------------------------------------------------------
+
+
+def separate_precision(information: Array, prior: Array, roots: Roots, n_classes: int, what: str) -> PSD:
+    r"""Information and a prior's Hessian together, where K classes have weights of their own.
+
+    Rows tell nothing of a shift of all classes alike. What the prior says of it is a difference of large entries of the
+    sum, which Cholesky rounds away where the prior is wide. Its root beside one of the information, made triangular by
+    QR, keeps it: a relative error of eps I/P becomes one of eps √(I/P) (Cox & Higham 1998). Directions in which the
+    prior curves the other way (a Student-t far out) are then taken off where the rest is the identity.
+
+    Parameters
+    ----------
+    information, prior : (M, M) arrays
+    roots : Roots
+        Of `prior`.
+    n_classes : int
+    what : str
+        What an error calls it.
+    """
+    total = information + prior
+    try:
+        plain = PSD.of(total, what)
+        if pivots_above(plain, SAFE_PIVOT):
+            return plain
+    except NotPositiveDefinite:
+        if not np.isfinite(total).all():
+            raise
+    known = _contrast_roots(information, n_classes)
+    base = from_root(np.hstack([known.plus, roots.plus]))
+    if not pivots_above(base, LOST_PIVOT):
+        raise NotPositiveDefinite(f"{what} is numerically singular where all classes are shifted alike.")
+    minus = np.hstack([known.minus, roots.minus])
+    if not minus.size:
+        return base
+    taken = base.half_solve(np.asfortranarray(minus))
+    with np.errstate(over="ignore", invalid="ignore"):  # next to nothing is left of that: there is no precision
+        left = np.eye(len(taken)) - taken @ taken.T
+    return PSD(np.asfortranarray(base.factor @ PSD.of(left, what).factor))
+
+
+def _contrast_roots(information: Array, n_classes: int) -> Roots:
+    """The information of K weight vectors by contrasts of classes, so that nothing is left of a shift of all alike."""
+    C = np.kron(np.linalg.qr(centring(n_classes)[:, :-1])[0], np.eye(len(information) // n_classes))
+    known = C.T @ information @ C
+    scale = np.sqrt(np.maximum(np.abs(np.diag(known)), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(known / scale / scale[:, None])
+    values[np.abs(values) <= len(known) * np.finfo(float).eps * np.abs(values).max()] = 0.0
+    return Roots.of_diagonal((C @ (scale[:, None] * vectors))[:, ::-1], values[::-1])  # large ones first, for QR's sake
+
+
 # --- all rows -----------------------------------------------------------------------------------------------
 
 
@@ -259,17 +321,29 @@ class Objective:
         log_likelihood, gradient, information = self._sum(expanded_block, x)
         value = -float(log_likelihood) - self.log_prior(x)
         grad = self._prior_gradient(x) - self.free(gradient)
-        hessian = self._free_both(information)
-        if self.prior is not None:
-            hessian = hessian + self.prior.hessian(x)
-        what = "the observed information" if self.prior is None else "the posterior precision"
+        information = self._free_both(information)
         if self.log_concave:
-            return Local(value, grad, PSD.of(hessian, what))
+            return Local(value, grad, self._precision(information, x))
         stand_in = partial(self.stand_in, x)
         try:
-            return Local(value, grad, PSD.of(hessian, what), stand_in=stand_in)
+            return Local(value, grad, self._precision(information, x), stand_in=stand_in)
         except NotPositiveDefinite:
             return Local(value, grad, stand_in(), replaced=True)
+
+    def _precision(self, information: Array, x: Array) -> PSD:
+        """The Hessian at x, where it is positive definite."""
+        if self.prior is None:
+            return PSD.of(information, "the observed information")
+        return self.precision(
+            information, self.prior.hessian(x), self.prior.hessian_roots(x), "the posterior precision"
+        )
+
+    def precision(self, information: Array, prior: Array, roots: Roots, what: str) -> PSD:
+        """Information of the rows and a Hessian of the prior, which has these roots, together."""
+        classes = self.design.classes
+        if classes.n_classes == 1 or not classes.identity:
+            return PSD.of(information + prior, what)
+        return separate_precision(information, prior, roots, classes.n_classes, what)
 
     @property
     def log_concave(self) -> bool:
@@ -294,8 +368,12 @@ class Objective:
         (rows, standard), at = self.raw, self.in_data_units(q)
         value, gradient, information = rows.sum(partial(averaged_block, likelihood=self.likelihood, at=at), add)
         J = self.design.classes.n_free
-        by_free = standard.gradient(np.asarray(gradient), J)
-        return Averages(float(value), by_free, standard.gradient(standard.gradient(np.asarray(information), J).T, J))
+
+        def free(sums: Array | float) -> Array:
+            by_free = standard.gradient(np.asarray(sums), J)
+            return self.design.classes.free(by_free) if self.design.classes.identity else by_free
+
+        return Averages(float(value), free(gradient), free(free(information).T))
 
     def expected_prior(self, q: Gaussian) -> Expected:
         """Minus the log prior averaged over q."""

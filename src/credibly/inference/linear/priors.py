@@ -25,7 +25,7 @@ from credibly.model.centred_prior import CentredNormal, IndependentPrior
 from credibly.model.priors import Normal, StudentT, WeightShape, one_vector_scales
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.averages import Transition, averaged_expansion
-from credibly.numerics.linalg import PSD, block_diagonal, from_root
+from credibly.numerics.linalg import PSD, Roots, block_diagonal, from_root
 
 INTERCEPT_SCALE = 10.0  # of the intercept at the column means, under learnt priors: a log odds of 10 is no surprise
 
@@ -55,6 +55,9 @@ class PriorDensity(Protocol):
 
     def hessian(self, x: Array, /) -> Array:
         """Second derivatives."""
+
+    def hessian_roots(self, x: Array, /) -> Roots:
+        """The same, with all digits of its small directions."""
 
     def stand_in(self, x: Array, /) -> Array:
         """A positive definite matrix to use where `hessian` is not."""
@@ -117,6 +120,10 @@ class IndependentStudent:
         """Hessian of minus the log density; indefinite where a weight is far out."""
         return self._mapped(self._curvature(x @ self.axes))
 
+    def hessian_roots(self, x: Array) -> Roots:
+        """The same by roots."""
+        return Roots.of_diagonal(self.axes, self._curvature(x @ self.axes))
+
     def stand_in(self, x: Array) -> Array:
         """Hessian of the Gaussian that has the same gradient: always positive."""
         return self._mapped((self.df + 1) / self._spread(x @ self.axes))
@@ -130,6 +137,7 @@ class IndependentStudent:
             float(np.log(s).sum() - value.sum()) - self.log_volume,
             np.asarray(self.axes @ (-gradient / s)),
             self._mapped(curvature / s**2),
+            Roots.of_diagonal(self.axes, curvature / s**2),
         )
 
     def _expand(self, y: Array, z: Array) -> tuple[Array, Array, Array]:

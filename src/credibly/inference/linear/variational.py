@@ -47,7 +47,7 @@ class State(NamedTuple):
         """One pass over the rows; raises NotPositiveDefinite where the averaged curvature is not."""
         rows, prior = objective.averages(q), objective.expected_prior(q)
         entropy = 0.5 * (q.mean.size * (1 + LOG_2PI) - q.precision.logdet)
-        target = PSD.of(rows.information + prior.hessian, "the averaged curvature")
+        target = objective.precision(rows.information, prior.hessian, prior.roots, "the averaged curvature")
         bound, gradient = rows.log_likelihood - prior.value + entropy, rows.gradient - prior.gradient
         likelihood = Quadratic(rows.information, rows.information @ q.mean + rows.gradient)
         return cls(q, bound, gradient, target, likelihood)
