@@ -20,6 +20,7 @@ from credibly.inference.linear.spec import Data
 from credibly.model.likelihoods.families import NegativeBinomial
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood, deviance, pearson, starting_scores
 from credibly.model.likelihoods.kinds import AnyLikelihood
+from credibly.model.likelihoods.links import silent
 from credibly.model.likelihoods.proportions import Proportions
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import weighted_gram
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 PERFECT = 1e-24  # of the targets' own spread: a fit this near is exact but for rounding
 EDGE = 1e-6  # of the largest score: so near to a link's domain a search has run into its edge
+MOST_DOUBLINGS = 40  # of the distance at which the domain of a null model is looked for
+NULL_ROUNDING = 1e-12  # of the intercept of a null model
 FIRST_EXTRA = -6.0  # log of the negative binomial's extra variance to start from, where the targets show none
 
 Scored = Callable[[Block], Array]  # the score of every row of a block
@@ -213,9 +216,14 @@ def r_log_likelihood(data: Data, likelihood: FamilyLikelihood, at: Scored, s: fl
 
 def at_edge(data: Data, likelihood: FamilyLikelihood, at: Scored) -> bool:
     """Whether some score is about to leave the link's domain."""
-    f = data.rows.map(at)
-    step = EDGE * max(1.0, float(np.abs(f).max()))
-    return not bool((likelihood.form.inside(f - step) & likelihood.form.inside(f + step)).all())
+    largest = float(data.rows.sum(lambda part: float(np.abs(at(part.counted)).max(initial=0.0)), max))
+    step = EDGE * max(1.0, largest)
+
+    def near_edge(part: Block) -> bool:
+        f = at(part.counted)
+        return not bool((likelihood.form.inside(f - step) & likelihood.form.inside(f + step)).all())
+
+    return bool(data.rows.sum(near_edge, max))
 
 
 class Fitted(NamedTuple):
@@ -252,28 +260,36 @@ def _null_scores(data: Data, likelihood: FamilyLikelihood, *, intercept: bool) -
 
 
 def _best_intercept(data: Data, likelihood: FamilyLikelihood, start: float) -> float:
-    """The intercept that fits best, alone: where the slope of the log likelihood changes its sign."""
+    """The intercept that fits best, alone: uphill of a start, where the slope of the log likelihood changes its sign.
+
+    No curvature is needed: offsets may fit, or miss, every target by so much that an intercept hardly matters. Where
+    the start is outside the link's domain, that is looked for on both sides. The answer is the start itself where the
+    likelihood is flat, NaN where it has no slope anywhere.
+    """
     from scipy.optimize import brentq
 
     def slope(score: float) -> float:
         def block(part: Block) -> Sums:
             rows = part.counted
-            return (float(rows.weights @ likelihood.slopes(rows.y, _offsets(rows) + score).grad),)
+            with silent():  # slopes at the end of a domain are infinite, of either sign
+                return (float(rows.weights @ likelihood.slopes(rows.y, _offsets(rows) + score).grad),)
 
         return float(data.rows.sum(block)[0])
 
-    here, step = slope(start), 1.0
-    if here == 0:
-        return start
-    low = start
-    while True:  # uphill, twice as far every time
-        high = low + np.copysign(step, here)
-        there = slope(high)
-        if not np.isfinite(there):
-            return low
-        if there * here <= 0:
+    reach = (0.0, *(side * 2.0**k for k in range(MOST_DOUBLINGS) for side in (1, -1)))
+    low, here = next(((start + r, s) for r in reach if not np.isnan(s := slope(start + r))), (np.nan, np.nan))
+    if not abs(here) > 0:
+        return low
+    step, inside = float(np.copysign(1.0, here)), True
+    while abs(step) > NULL_ROUNDING * max(1.0, abs(low)):
+        high, there = low + step, slope(low + step)
+        if not np.isfinite(there):  # beyond the end of the domain, or at it
+            step, inside = step / 2, False
+        elif there * here <= 0:
             return float(brentq(slope, min(low, high), max(low, high), xtol=1e-12, rtol=1e-14))
-        low, step = high, 2 * step
+        else:
+            low, step = high, 2 * step if inside else step / 2
+    return low
 
 
 def _null(rows: Block, score: float) -> Array:

@@ -69,7 +69,7 @@ def lr_test(fit: LinearFit, data: Data | None, reduced: LinearFit, reduced_data:
     if isinstance(likelihood, FamilyLikelihood) and likelihood.family.has_dispersion:
         D = deviance_sum(data, likelihood, fitted_scores(fit.weights[0]))
         D_reduced = deviance_sum(reduced_data, likelihood, fitted_scores(reduced.weights[0]))
-        statistic = (D_reduced - D) / likelihood.dispersion
+        statistic = (D_reduced - D) / fit.dispersion
     else:
         statistic = 2 * (fit.log_likelihood - reduced.log_likelihood)
     if statistic < -ROUNDING * (1 + abs(fit.log_likelihood)):
@@ -102,7 +102,7 @@ def lr_test_of_columns(fit: LinearFit, data: Data | None, deviances: Fitted | No
             rows_of_fit(data, "lr_test")
             assert data is not None
             deviances = describe_fit(data, fit)
-        s = likelihood.dispersion if likelihood.family.has_dispersion else 1.0
+        s = fit.dispersion if likelihood.family.has_dispersion else 1.0
         return HypothesisResult(RATIO, (deviances.null_deviance - deviances.deviance) / s, df)
     rows = rows_of_fit(data, "lr_test")
     weight = np.ones(rows.n_rows) if rows.weight is None else rows.weight

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.special import betaln, gammaln, xlogy
+from scipy.special import gammaln
 
 from credibly.errors import InputError
 from credibly.model.likelihoods.family_base import Dispersion, Family, check_counts, check_finite, refuse
@@ -262,12 +262,19 @@ class NegativeBinomial(Family):
         return mu + self.dispersion * np.asarray(mu) ** 2
 
     def log_density(self, y: Array, mu: Array, s: Dispersion = 1.0, log_mu: Array | None = None) -> Array:
-        k = 1 / self.dispersion
-        # the ratio of gamma functions as a beta function, which does not cancel when k is large
-        log_ratio = -betaln(k, np.asarray(y) + 1) - np.log(y + k)
-        with silent():
-            z = (np.log(mu) if log_mu is None else log_mu) + np.log(self.dispersion)
-            return np.asarray(log_ratio - times(y, softplus(-z)) - k * softplus(z))
+        y, k = np.asarray(y, dtype=float), 1 / self.dispersion
+        with silent():  # of large counts the terms cancel: half the deviance, and what Stirling leaves of y!
+            zero, some = y == 0, np.where(y == 0, 1.0, y)
+            at_mean = np.where(zero, 0.0, stirling(k) + stirling(some) - stirling(some + k) - np.log(some))
+            return np.asarray(at_mean - self._excess(y, mu, log_mu))
+
+    def _excess(self, y: Array, mu: Array, log_mu: Array | None = None) -> Array:
+        """Half the unit deviance: y and k against what n = y + k counts have of either, np and nq (Loader 2000)."""
+        k, odds = 1 / self.dispersion, self.dispersion * np.asarray(mu, dtype=float)
+        z, n = (np.log(mu) if log_mu is None else log_mu) + np.log(self.dispersion), y + k
+        of_y = excess(y, n / (1 + 1 / odds), np.log(n) - softplus(-z))
+        of_k = excess(k, n / (1 + odds), np.log(n) - softplus(z))
+        return of_y + of_k
 
     def log_mean_slopes(self, y: Array, mu: Array, s: Dispersion, log_mu: Array) -> Derivatives:
         k, p, q = 1 / self.dispersion, *self._shares(log_mu)
@@ -283,10 +290,8 @@ class NegativeBinomial(Family):
         return np.asarray(sigmoid(z)), np.asarray(sigmoid(-z))
 
     def unit_deviance(self, y: Array, mu: Array) -> Array:
-        a = self.dispersion
         with silent():
-            own = np.where(y == 0, 0.0, xlogy(y, y / mu))  # also for a mean of zero
-            return np.asarray(2 * (own - (y + 1 / a) * np.log1p(a * (y - mu) / (1 + a * mu))))
+            return 2 * self._excess(np.asarray(y, dtype=float), mu)
 
     def check_targets(self, y: Array) -> None:
         check_counts(y, self.name)

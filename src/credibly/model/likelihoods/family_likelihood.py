@@ -20,7 +20,6 @@ The derivatives of L take one of three ways:
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -29,9 +28,9 @@ from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slo
 from credibly.model.likelihoods.families import Binomial, Gaussian, Poisson
 from credibly.model.likelihoods.family_base import Family
 from credibly.model.likelihoods.links import Identity, Link, Log, Mask, silent, times
-from credibly.model.likelihoods.proportions import Proportions
+from credibly.model.likelihoods.proportions import Bernoulli, Proportions
 from credibly.numerics.arrays import Array
-from credibly.numerics.averages import Tilted
+from credibly.numerics.averages import LabelAverages, Tilted
 from credibly.numerics.caching import cached_property
 
 ZERO, ONE = np.array(0.0), np.array(1.0)
@@ -210,8 +209,6 @@ class FamilyLikelihood(Likelihood):
     link: Link
     dispersion: float = 1.0
 
-    two_labels: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if not 0 < self.dispersion < np.inf:
             raise InputError(f"a dispersion is a positive number, not {self.dispersion}.")
@@ -229,6 +226,11 @@ class FamilyLikelihood(Likelihood):
             return self.form.threshold.log_concave
         low, high = self.family.concave_powers
         return self.link.power is not None and low <= self.link.power <= high
+
+    @property
+    def two_labels(self) -> bool:  # type: ignore[override]  # here it depends on the family and the link
+        """Whether y is 0 or 1, with a threshold between them: then this is the classifier's likelihood."""
+        return isinstance(self.family, Bernoulli) and isinstance(self.form, ThresholdForm)
 
     @cached_property
     def form(self) -> Form:
@@ -274,6 +276,11 @@ class FamilyLikelihood(Likelihood):
         with silent():  # where no score has a mean there is no mass, and no moments
             return super().tilted(y, m, v)
 
+    def label_averages(self, m: Array, v: Array) -> LabelAverages:
+        if isinstance(self.form, ThresholdForm):
+            return self.form.threshold.label_averages(m, v)
+        return super().label_averages(m, v)
+
     def averaged(self, y: Array, m: Array, v: Array) -> Averaged:
         y, m, v = np.broadcast_arrays(*(np.asarray(part, dtype=float) for part in (y, m, v)))
         if not self.form.inside(np.array([-1.0, 1.0])).all():
@@ -282,8 +289,11 @@ class FamilyLikelihood(Likelihood):
                 f"with the {self.link.name} link: some scores have no mean; use a link that has one for every score."
             )
         if isinstance(self.form, ThresholdForm):
+            if are_labels(y):
+                return self.form.threshold.averaged(y, m, v)
             zero, one = self.form.threshold.averaged(ZERO, m, v), self.form.threshold.averaged(ONE, m, v)
-            return Averaged(*(between(y, *pair) for pair in zip(zero, one, strict=True)))
+            with silent():  # an infinite value of a label that has no share
+                return Averaged(*(between(y, *pair) for pair in zip(zero, one, strict=True)))
         if isinstance(self.family, Gaussian) and isinstance(self.link, Identity):
             at = self.expand(y, m)
             return Averaged(at.log_prob - 0.5 * v * at.curvature, at.grad, at.curvature)
