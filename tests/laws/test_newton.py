@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from credibly.data.rows import MemoryRows
-from credibly.inference.objective import Objective
-from credibly.inference.posterior import Gaussian
+from credibly.inference.gaussian import Gaussian
 from credibly.model.likelihoods import BernoulliLogit
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import LastStep, newton
 from credibly.numerics.status import Local, Status
+from helpers import raw_objective
 
 # Five points in one dimension that no threshold at zero separates: a row with x = -3 is of class 1.
 X = np.array([[1.0], [2.0], [3.0], [4.0], [-3.0]])
@@ -21,7 +21,7 @@ Y = np.ones(5)
 
 def logistic(x, y=Y, rows=X) -> Local:
     """Minus the log likelihood of a logistic model without prior or intercept."""
-    return Objective(BernoulliLogit(), MemoryRows(rows, y), None, np.eye(1)).expand(x)
+    return raw_objective(BernoulliLogit(), MemoryRows(rows, y), None).expand(x)
 
 
 def undamped(expand, x, steps: int) -> list[np.ndarray]:
@@ -103,7 +103,7 @@ def test_the_path_does_not_depend_on_the_coordinates(entries, shift):
     rng = np.random.default_rng(0)
     rows, y = rng.normal(size=(30, 2)), rng.integers(0, 2, 30).astype(float)
     prior = Gaussian(np.zeros(2), PSD.of(np.eye(2), "a prior"))
-    objective = Objective(BernoulliLogit(), MemoryRows(rows, y), prior, np.eye(1))
+    objective = raw_objective(BernoulliLogit(), MemoryRows(rows, y), prior)
 
     def seen_through(z):
         at = objective.expand(T @ z + shift)

@@ -249,8 +249,9 @@ def separate_precision(information: Array, prior: Array, roots: Roots, n_classes
         if not np.isfinite(total).all():
             raise
     known = _contrast_roots(information, n_classes)
-    base = from_root(np.hstack([known.plus, roots.plus]))
-    if not pivots_above(base, LOST_PIVOT):
+    plus = np.hstack([known.plus, roots.plus])
+    base = from_root(plus)
+    if plus.shape[1] < len(plus) or not pivots_above(base, LOST_PIVOT):
         raise NotPositiveDefinite(f"{what} is numerically singular where all classes are shifted alike.")
     minus = np.hstack([known.minus, roots.minus])
     if not minus.size:
