@@ -24,7 +24,7 @@ from credibly import (
     Status,
 )
 from credibly.errors import DataWarning, InputError, NoEvidenceError, SeparationError
-from credibly.model.likelihoods.families import Poisson
+from credibly.model.likelihoods.families import NegativeBinomial, Poisson
 from credibly.model.likelihoods.family_likelihood import deviance
 
 
@@ -139,7 +139,17 @@ def test_a_bernoulli_glm_is_the_classifier(prior, link, classifier):
     assert_allclose(glm.predict(X), model.predict_proba(X)[:, 1], rtol=1e-6)
     assert_allclose(glm.log_likelihood_, model.log_likelihood_, rtol=1e-9)
     if prior is not None:
+        assert glm.rung_ == model.rung_
         assert_allclose(glm.log_evidence_, model.log_evidence_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["ep", "adf", "variational"])
+def test_a_bernoulli_glm_is_the_classifier_in_every_rung(inference):
+    X, y = targets("bernoulli", n=40)
+    glm = BayesianGLM("bernoulli", "probit", prior=Normal(scale=0.5), inference=inference).fit(X, y)
+    model = BayesianProbitRegression(prior=Normal(scale=0.5), inference=inference).fit(X, y)
+    assert_allclose(glm.posterior_.mean, model.posterior_.mean, rtol=1e-6, atol=1e-9)
+    assert_allclose(glm.log_evidence_, model.log_evidence_, rtol=1e-9)
 
 
 def test_counts_and_proportions_are_the_same_binomial():
@@ -240,7 +250,7 @@ ENDS = [
 def test_targets_that_are_all_at_one_end_are_fitted_exactly_by_an_infinite_intercept(family, link, y, offset):
     X, weight = np.random.default_rng(0).normal(size=(2, 50, 1))
     dispersion = 0.5 if family == "negative_binomial" else None
-    model = BayesianGLM(family, link, prior=Normal(), dispersion=dispersion)
+    model = BayesianGLM(family, link, prior=Normal(), dispersion=dispersion, inference="laplace")
     model.fit(X, np.full(50, y), np.abs(weight[:, 0]), offset=offset)
     assert model.null_deviance_ == 0
     assert 0 < model.deviance_ < 5
@@ -249,7 +259,7 @@ def test_targets_that_are_all_at_one_end_are_fitted_exactly_by_an_infinite_inter
 def test_a_null_model_that_cannot_be_started_is_not_a_number():
     """The mean target is negative, and no mean of the log link is."""
     X, rng = np.random.default_rng(0).normal(size=(40, 1)), np.random.default_rng(1)
-    model = BayesianGLM("gaussian", "log", prior=Normal(), dispersion=1.0)
+    model = BayesianGLM("gaussian", "log", prior=Normal(), dispersion=1.0, inference="laplace")
     model.fit(X, rng.normal(size=40) - 1, offset=rng.random(40))
     assert np.isnan(model.null_deviance_)
 
@@ -405,6 +415,24 @@ def test_the_log_density_of_large_counts_does_not_cancel(y, mu):
     with mp.workdps(50):
         exact = float(y * mp.log(mu) - mp.mpf(mu) - mp.loggamma(mp.mpf(y) + 1))
     assert_allclose(Poisson().log_density(np.array(y), np.array(mu)), exact, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("alpha", [1e-12, 1e-6, 0.5, 1e4])
+@pytest.mark.parametrize("y, mu", [(0.0, 2.5), (3.0, 2.5), (1e4, 1.005e4), (1e8, 1.001e8), (5.0, 500.0), (7.0, 1e-300)])
+def test_the_log_density_and_the_deviance_of_overdispersed_counts_do_not_cancel(y, mu, alpha):
+    with mp.workdps(60):
+        a, k = mp.mpf(alpha), 1 / mp.mpf(alpha)
+
+        def log_density(m):
+            odds = a * m
+            at_zero = -k * mp.log1p(odds)
+            ratio = mp.loggamma(y + k) - mp.loggamma(k) - mp.loggamma(mp.mpf(y) + 1)
+            return at_zero + (ratio + y * mp.log(odds / (1 + odds)) if y else 0)
+
+        exact, twice = log_density(mp.mpf(mu)), 2 * (log_density(mp.mpf(y)) - log_density(mp.mpf(mu)))
+    family = NegativeBinomial(alpha)
+    assert_allclose(family.log_density(np.array(y), np.array(mu)), float(exact), rtol=1e-12, atol=1e-14)
+    assert_allclose(family.unit_deviance(np.array(y), np.array(mu)), float(twice), rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("prior", ["empirical", Normal(), None], ids=repr)
@@ -613,10 +641,9 @@ OUTSIDE = {  # family, link, targets, the last row's offset, which leaves link(m
 def test_the_null_deviance_is_found_where_the_mean_score_is_outside_the_domain(family, link, target, last):
     y, offset = np.array(target, dtype=float), np.array([0, 0, 0, 0, 0, last])
     model = BayesianGLM(family, link, prior=Normal()).fit(np.arange(6.0)[:, None], y, offset=offset)
-    likelihood = model._likelihood
 
     def null_deviance(b):
-        return deviance(likelihood.family, y, likelihood.mean(b + offset))
+        return deviance(model.family_, y, model.link_.mean(b + offset))
 
     edge, beyond = -last, -last + (-30 if link == "log" else 30)  # intercepts that leave every row a mean
     best = minimize_scalar(null_deviance, bounds=sorted((edge, beyond)), method="bounded", options={"xatol": 1e-10})

@@ -345,6 +345,7 @@ class LinearModel(ExportMixin, BaseEstimator):
                 f"log evidence: {evidence}; log likelihood: {self.log_likelihood_:.4f}; "
                 f"effective parameters: {self.effective_parameters_:.2f}",
                 *self._notes(),
+                *(self._test_notes() if flat else []),
                 f"lower, upper: {level:.0%} interval. {self.status_.value}",
             ],
             names=self._weight_names(),
@@ -354,6 +355,10 @@ class LinearModel(ExportMixin, BaseEstimator):
     def _test_errors(self) -> Array:
         """Standard errors for z and p, where there is no prior."""
         return self.posterior_.std
+
+    def _test_notes(self) -> list[str]:
+        """By which errors they are."""
+        return []
 
     @abstractmethod
     def _what(self) -> str:

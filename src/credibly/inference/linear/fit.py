@@ -23,6 +23,7 @@ from credibly.inference.linear.ep import ep
 from credibly.inference.linear.exact import WhiteTarget, WhiteWeights, WhiteWeightsAndScale, exact
 from credibly.inference.linear.glm import (
     PERFECT,
+    at_edge,
     averages_exist,
     dispersion_of,
     first_dispersion,
@@ -559,8 +560,12 @@ def _widened(q: Gaussian, moments: Moments) -> Gaussian:
 
 
 def _final_status(problem: Problem, best: Maximum) -> Status:
-    labels = not isinstance(problem.spec.likelihood, FamilyLikelihood)
-    if labels and best.status.good and best.found.log_evidence > EVIDENCE_ROUNDING:
+    likelihood = problem.spec.likelihood
+    if isinstance(likelihood, FamilyLikelihood):
+        if best.status is Status.STALLED:
+            at_end = fitted_scores(problem.design.to_data(best.found.q.mean)[0])
+            return Status.EDGE_OF_DOMAIN if at_edge(problem.data, likelihood, at_end) else best.status
+    elif best.status.good and best.found.log_evidence > EVIDENCE_ROUNDING:
         return Status.EVIDENCE_ABOVE_ZERO  # a probability of labels is at most one
     return best.status
 

@@ -262,7 +262,7 @@ class NegativeBinomial(Family):
         return mu + self.dispersion * np.asarray(mu) ** 2
 
     def log_density(self, y: Array, mu: Array, s: Dispersion = 1.0, log_mu: Array | None = None) -> Array:
-        y, k = np.asarray(y, dtype=float), 1 / self.dispersion
+        y, k = np.asarray(y, dtype=float), np.array(1 / self.dispersion)
         with silent():  # of large counts the terms cancel: half the deviance, and what Stirling leaves of y!
             zero, some = y == 0, np.where(y == 0, 1.0, y)
             at_mean = np.where(zero, 0.0, stirling(k) + stirling(some) - stirling(some + k) - np.log(some))
@@ -270,7 +270,7 @@ class NegativeBinomial(Family):
 
     def _excess(self, y: Array, mu: Array, log_mu: Array | None = None) -> Array:
         """Half the unit deviance: y and k against what n = y + k counts have of either, np and nq (Loader 2000)."""
-        k, odds = 1 / self.dispersion, self.dispersion * np.asarray(mu, dtype=float)
+        k, odds = np.array(1 / self.dispersion), self.dispersion * np.asarray(mu, dtype=float)
         z, n = (np.log(mu) if log_mu is None else log_mu) + np.log(self.dispersion), y + k
         of_y = excess(y, n / (1 + 1 / odds), np.log(n) - softplus(-z))
         of_k = excess(k, n / (1 + odds), np.log(n) - softplus(z))
