@@ -168,3 +168,10 @@ def test_three_classes_at_equal_costs_yes():
     assert np.abs(averaged - [[0.295, 0.410, 0.295]]).max() < 6e-4  # stored to three digits; the library's is 1e-4
     assert least_cost(plug_in, 1 - np.eye(3)) == [0]
     assert least_cost(averaged, 1 - np.eye(3)) == [1]
+
+
+def test_a_reject_label_that_is_a_class_is_refused():
+    X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), ["no", "yes", "no", "yes"]
+    model = credibly.BayesianLogisticRegression(prior=credibly.Normal()).fit(X, y)
+    with pytest.raises(InputError, match="is a class"):
+        model.decide(X, [[0, 1], [1, 0]], reject_cost=0.1, reject_label="no")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from decimal import ROUND_UP, Context
 from html import escape
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +24,7 @@ DRAWS_SEED = 0  # where random_state is None: the same model and rows give the s
 SMALL_SHIFT = 0.25  # of a mean, in posterior standard deviations
 SMALL_WIDENING = 1.25  # of a standard deviation
 SMALL_CHANGE = 0.02  # of an averaged probability of a training row
+LEAST_SHOWN = 5e-4  # of such a change: less than that is noise of the draws
 
 
 class Corrected(Protocol):
@@ -227,6 +229,12 @@ def _how_far(gap: Gap) -> str:
     return f"a standard deviation is off by a factor of {gap.widening:.2f}"
 
 
+def _rounded_up(value: float) -> str:
+    """Two digits, never below the value, so that "by no more than" is true; at least 0.0005."""
+    digits = Context(prec=2, rounding=ROUND_UP).create_decimal_from_float(max(value, LEAST_SHOWN))
+    return f"{digits:f}"
+
+
 def _verdict(correction: Correction, gap: Gap, advice: str) -> str:
     khat = correction.khat
     if not correction.reliable:
@@ -241,8 +249,8 @@ def _verdict(correction: Correction, gap: Gap, advice: str) -> str:
         )
     return (
         "The computation is accurate: the exact posterior changes no probability of a training row by more than "
-        f"{max(gap.change, 5e-4):.1g} and no mean by more than {max(gap.shift, 5e-3):.1g} standard deviations. Whether "
-        "the model fits the data is another question."
+        f"{_rounded_up(gap.change)} and no mean by more than {_rounded_up(gap.shift)} standard deviations. Whether the "
+        "model fits the data is another question."
     )
 
 
@@ -275,10 +283,10 @@ def print_draws(found: Correction) -> None:
     print(f"{found.log_weights.size:6d} draws  k-hat {found.khat:.2f}  {evidence}")
 
 
-def warn_other_data(why: str) -> None:
-    """Warn that the rows are not those of the fit."""
+def warn_other_data(why: str, stacklevel: int) -> None:
+    """Warn that the rows are not those of the fit; so many calls up is the caller of `certify`."""
     warnings.warn(
         f"These are not the data of the fit: {why}. Pass the same rows, labels and weights as to fit.",
         DataWarning,
-        stacklevel=4,
+        stacklevel=stacklevel,
     )

@@ -131,7 +131,7 @@ def certify_function(model: GaussianProcessResults, table: Table, draws: Any, ra
         )
     X, y = posterior.X, model._codes
     if not same_rows(np.column_stack([table.X, table.codes]), np.column_stack([X, y])):
-        warn_other_data("a Gaussian process keeps its rows, and the certificate is about those")
+        warn_other_data("a Gaussian process keeps its rows, and the certificate is about those", stacklevel=4)
     with blas_threads(len(y), n_threads(model.n_jobs)):
         labels = y.astype(float) if isinstance(likelihood, Likelihood) else y
         target = FunctionTarget(posterior.kernels, X, labels, likelihood, posterior.gaussian)

@@ -97,6 +97,7 @@ class LinearModel(ExportMixin, BaseEstimator):
 
     def _check_shared_choices(self) -> None:
         check_prior(self.prior)
+        check_inference(self.inference)
         if not isinstance(self.fit_intercept, bool | np.bool_):
             raise InputError(f"fit_intercept must be True or False; got {self.fit_intercept!r}.")
         check_limits(self)

@@ -51,13 +51,13 @@ class CorrectedWeights:
 
     def __init__(self, model: LinearModel, draws: WeightedDraws, correction: Correction | None) -> None:
         self._model = copy.copy(model)  # as it is now: the model may be fitted again
-        self._fit = model.fit_
+        self._fit, self._posterior = model.fit_, model.fit_.posterior.of_scores()
         self._draws, self._few, self._correction = draws, draws.thinned(MOST_DRAWS), correction
         self.mean, self.std = self._fit.posterior.moments_of(draws.x, draws.weights)
 
     def log_proba(self, X: ArrayLike) -> Array:
         """log p(class | x), (n, K)."""
-        predictive, posterior, draws = self._predictive(), self._fit.posterior, self._few
+        predictive, posterior, draws = self._predictive(), self._posterior, self._few
 
         def averaged(f: Array) -> Array:
             return log_proba_over_draws(predictive, f, draws.log_weights)
@@ -69,7 +69,7 @@ class CorrectedWeights:
         """k̂ of every prediction, (n,); NaN for draws that have no weights."""
         if self._correction is None:
             return np.full(len(self._model._rows(X).y), np.nan)
-        log_terms, posterior = self._log_terms(), self._fit.posterior
+        log_terms, posterior = self._log_terms(), self._posterior
         some = self._correction.thinned(IMPORTANCE.settled_pairs)
         points = some.points[:, : posterior.free.mean.size]
         rows = self._model._rows(X, len(points))
@@ -77,7 +77,7 @@ class CorrectedWeights:
 
     def predict(self, X: ArrayLike, offset: ArrayLike | None, exposure: ArrayLike | None) -> Array:
         """The mean of the target of a generalised linear model, (n,)."""
-        posterior, likelihood, draws = self._fit.posterior, self._fit.likelihood, self._few
+        posterior, likelihood, draws = self._posterior, self._fit.likelihood, self._few
         if not isinstance(likelihood, FamilyLikelihood):
             raise NotDefinedError("A classifier's certificate has predict_proba(X); predict is for BayesianGLM.")
         rows = self._model._rows(X, len(draws.x))
@@ -128,7 +128,10 @@ def certify_weights(model: LinearModel, data: Data, draws: Any, random_state: An
         )
     assert fit.prior is not None
     objective = Objective(data.rows, posterior.design, fit.likelihood, fit.prior)
-    _check_same_data(fit, data, objective)
+    difference = _difference_from_fit(fit, data, objective)
+    if difference is not None:
+        what = "the certificate compares the model's posterior with that of these data"
+        warn_other_data(f"{difference}; {what}", stacklevel=5)
     if isinstance(posterior, DrawnPosterior):
         return Certificate(_of_chains(model, posterior))
     with single_threaded_blas():
@@ -174,8 +177,9 @@ def _target(fit: LinearFit, objective: Objective) -> WeightTarget | FlipTarget:
 
 def _gap(fit: LinearFit, data: Data, x: Array, correction: Correction) -> Gap:
     """How far the correction moves weights, scores and probabilities."""
-    posterior, w, dw = fit.posterior.determined(), np.exp(correction.log_weights), correction.weight_changes
-    shift, widening = _moved(posterior.design.to_data(x - posterior.free.mean).reshape(len(x), -1), w, dw)
+    weights, posterior = fit.posterior.determined(), fit.posterior.of_scores()
+    w, dw = np.exp(correction.log_weights), correction.weight_changes
+    shift, widening = _moved(weights.design.to_data(x - weights.free.mean).reshape(len(x), -1), w, dw)
     rows = _some_rows(data.rows, max(FEWEST_COMPARED, COMPARED_SCORES // (len(x) * fit.shape.n_outputs)))
     labels = not isinstance(fit.likelihood, FamilyLikelihood)
     predictive = predictive_of(true_likelihood(fit.likelihood)) if labels else None
@@ -214,21 +218,19 @@ def _taken(rows: MemoryRows, at: Array) -> Any:
     return rows.block(slice(0, rows.n_rows)).taken(at).counted
 
 
-def _check_same_data(fit: LinearFit, data: Data, objective: Objective) -> None:
-    """Warn where rows are not those of the fit: another number, or another log likelihood at the estimate.
+def _difference_from_fit(fit: LinearFit, data: Data, objective: Objective) -> str | None:
+    """What tells that rows are not those of the fit: another number, or another log likelihood at the estimate.
 
     After `partial_fit` only the number of rows is known.
     """
     if data.n_counted != fit.n_rows:
-        why = f"{data.n_counted} rows count here, {fit.n_rows} in the fit"
-    elif fit.n_parts > 1:
-        return
-    else:
-        here, of_fit = _at_estimate(fit, objective) + data.log_constant, fit.log_likelihood
-        if abs(here - of_fit) <= SAME_DATA * max(1.0, abs(of_fit)):
-            return
-        why = f"their log likelihood is {here:.12g}, that of the fit's rows {of_fit:.12g}"
-    warn_other_data(f"{why}; the certificate compares the model's posterior with that of these data")
+        return f"{data.n_counted} rows count here, {fit.n_rows} in the fit"
+    if fit.n_parts > 1:
+        return None
+    here, of_fit = _at_estimate(fit, objective) + data.log_constant, fit.log_likelihood
+    if abs(here - of_fit) <= SAME_DATA * max(1.0, abs(of_fit)):
+        return None
+    return f"their log likelihood is {here:.12g}, that of the fit's rows {of_fit:.12g}"
 
 
 def _at_estimate(fit: LinearFit, objective: Objective) -> float:

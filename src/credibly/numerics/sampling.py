@@ -126,6 +126,7 @@ def hamiltonian_chains(
     *,
     draws: int = 0,
     report: Callable[[int], None] | None = None,
+    judged: Callable[[Array], Array] | None = None,
 ) -> Chains:
     r"""Draw by Hamiltonian Monte Carlo until the draws are good enough.
 
@@ -154,6 +155,8 @@ def hamiltonian_chains(
         Draws, of all chains together, to make at least.
     report : callable, optional
         Called after each pass with their number so far.
+    judged : callable, optional
+        Of draws (C, S, M): the numbers (C, S, …) whose R-hat and ESS count, by default the draws themselves.
 
     Raises
     ------
@@ -190,7 +193,7 @@ def hamiltonian_chains(
                 "Allow some thousand passes."
             )
         points = np.stack([draw.z for draw in kept], axis=1)
-        rhat, ess_bulk, ess_tail = convergence(points)
+        rhat, ess_bulk, ess_tail = convergence(points if judged is None else judged(points))
         good = bool((rhat < settings.rhat).all() and (np.minimum(ess_bulk, ess_tail) >= settings.ess).all())
         divergences = sum(draw.divergences for draw in kept)
         too_many_divergences = (

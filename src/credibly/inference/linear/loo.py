@@ -52,7 +52,7 @@ def leave_one_out(fit: LinearFit, data: Data | None) -> Array:
 
 
 def _by_draws(fit: LinearFit, posterior: DrawnPosterior, block: Block) -> Array:
-    f = posterior.scores_of(block.X, posterior.draws)  # (S, b, K)
+    f = posterior.of_scores().scores_of(block.X, posterior.draws)  # (S, b, K)
     log_prob = log_probs(fit.likelihood, block.y, f if block.offset is None else f + block.offset[:, None])
     out = [
         -pareto_smoothed(-weight * column).log_mean for weight, column in zip(block.weights, log_prob.T, strict=True)
@@ -61,7 +61,7 @@ def _by_draws(fit: LinearFit, posterior: DrawnPosterior, block: Block) -> Array:
 
 
 def _one_score(fit: LinearFit, likelihood: Likelihood, block: Block) -> Array:
-    m, v = fit.posterior.scores(block.X)
+    m, v = fit.posterior.of_scores().scores(block.X)
     scores = Scores(m if block.offset is None else m + block.offset, v)
     y, w = np.asarray(block.y), block.weights
     if fit.rung == "variational":

@@ -157,6 +157,13 @@ class WeightPosterior:
 
     # --- scores ----------------------------------------------------------------------------------------------
 
+    def of_scores(self) -> "WeightPosterior":
+        """The same over weights of the scores that the likelihood takes: of two classes, of their difference."""
+        classes = self.design.classes
+        if classes.matrix.shape != (2, 1):
+            return self
+        return replace(self, shared=None, design=replace(self.design, classes=ClassMap(classes.of_scores)))
+
     def scores(self, X: DesignMatrix) -> Scores:
         """Mean and variance of what probabilities depend on, for rows X: scores of K classes less their mean."""
         return self._scores(self.design.standardization.design(X))
