@@ -386,7 +386,8 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
             integral = best.log_integral + found.log_evidence - best.found.log_evidence
             if found.log_scales is not None:
                 integral = found.log_evidence + best.parameters.log_ratio
-            best = best._replace(found=found, log_integral=integral)
+            status = best.status if best.theta.size and found.status.good else found.status  # of the search for θ
+            best = best._replace(found=found, status=status, log_integral=integral)
     return _fit(problem, best, rung, modes)
 
 
