@@ -151,7 +151,8 @@ class LinearFit:
         if isinstance(q, WideGaussian):
             return q.effective_parameters
         assert self.prior is not None
-        return float(q.mean.size - np.einsum("ij,ij->", q.root @ self.prior.hessian(q.mean), q.root))
+        plus, minus = self.prior.hessian_roots(q.mean)
+        return float(q.mean.size - ((q.root @ plus) ** 2).sum() + ((q.root @ minus) ** 2).sum())
 
     @property
     def n_identified(self) -> int:
@@ -379,8 +380,7 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
         best, modes = _learnt(problem, rung)
         later = _later_rung(problem, best)
         if later is not None:
-            rung = later
-            best = _again(problem, rung, best)
+            rung, best = _by_later_rung(problem, later, best)
         elif spec.inference not in ("auto", rung):
             rung, found = spec.inference, RUNGS[spec.inference](problem, best.theta, best.found, brief=False)
             integral = best.log_integral + found.log_evidence - best.found.log_evidence
@@ -430,6 +430,23 @@ def _later_rung(problem: Problem, best: Maximum) -> str | None:
     if checked(objective, found).holds:
         return None
     return "ep" if takes_ep(objective) else "variational"
+
+
+def _by_later_rung(problem: Problem, rung: str, before: Maximum) -> tuple[str, Maximum]:
+    """The rung that "auto" went on to, and its result.
+
+    Without a log-concave likelihood EP may not settle, or have sites that no prior holds: then it is variational.
+    """
+    if rung == "ep" and not problem.at(before.theta).likelihood.log_concave:
+        try:
+            best = _again(problem, rung, before)
+        except NotPositiveDefinite:
+            rung = "variational"
+        else:
+            if best.status.good:
+                return rung, best
+            rung = "variational"
+    return rung, _again(problem, rung, before)
 
 
 def takes_ep(objective: Objective) -> bool:
@@ -733,7 +750,7 @@ def update_linear(fit: LinearFit, data: Data, report: Report = silent) -> Linear
     best = _given(theta, found)
     later = _later_rung(problem, best)
     if later is not None:
-        rung, best = later, _again(problem, later, best)
+        rung, best = _by_later_rung(problem, later, best)
     after = best.found
     return replace(
         fit,
