@@ -1,33 +1,25 @@
-"""Importance correction: exact where q is the posterior, quadrature elsewhere, and rows held in any way."""
+"""Importance weights: exact where q is the posterior, quadrature elsewhere, and rows held in any way."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.sparse import csr_array
-from scipy.special import expit, gammaln, log_softmax, logsumexp
+from scipy.special import gammaln, log_softmax, logsumexp
 
-from credibly import BayesianGLM, BayesianLogisticRegression, BayesianProbitRegression, Normal, StudentT
+from credibly import BayesianGLM, BayesianLogisticRegression, Normal, StudentT
 from credibly.data.rows import MemoryRows
-from credibly.inference.drawn_posterior import drawn_posterior
-from credibly.inference.importance import (
-    FIRST_PAIRS,
-    GOAL,
-    MOST_PAIRS,
-    SETTLED_PAIRS,
-    Correction,
-    Pairs,
-    correct,
-    counted_khat,
-)
-from credibly.inference.laplace import laplace
-from credibly.inference.objective import Objective
-from credibly.inference.posterior import Gaussian
-from credibly.inference.targets import WeightTarget
+from credibly.inference.gaussian import Gaussian
+from credibly.inference.linear.laplace import laplace
+from credibly.inference.trust.importance import correct, counted_khat
+from credibly.inference.trust.target import WeightTarget
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical, threshold_likelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
-from credibly.numerics.weighted_draws import WeightedDraws
-from helpers import UnitGaussian
+from credibly.numerics.settings import IMPORTANCE
+from credibly.numerics.weighted_draws import WeightedDraws, pareto_smoothed
+from helpers import UnitGaussian, raw_objective
 
 LOGIT, PROBIT = BernoulliLogit(), BernoulliProbit()
 ONE_SCORE = {
@@ -45,9 +37,9 @@ def gaussian(mean, cov):
     return Gaussian.from_mapped_moments(np.asarray(mean, dtype=float), np.atleast_2d(cov), np.eye(len(mean)), "a test")
 
 
-def target_of(likelihood, rows, prior, n_outputs=1):
-    objective = Objective(likelihood, rows, prior, np.eye(n_outputs))
-    return WeightTarget(objective, laplace(objective, prior.mean).posterior)
+def target_of(likelihood, rows, prior):
+    objective = raw_objective(likelihood, rows, prior)
+    return WeightTarget(objective, laplace(objective, prior.mean).q)
 
 
 def one_weight(likelihood=LOGIT, scale=1.0, n=8):
@@ -85,7 +77,7 @@ def exact_of(likelihood, z, y, scale, weight=1.0):
 
 def moments_of(found):
     """Corrected mean and deviation, and the mean's own standard error, of one weight."""
-    draws = WeightedDraws(found.pairs.points, found.log_weights)
+    draws = WeightedDraws(found.points, found.log_weights)
     error = np.sqrt((draws.weights**2 * (draws.x[:, 0] - draws.mean[0]) ** 2).sum())
     return draws.mean[0], draws.std[0], error
 
@@ -101,13 +93,15 @@ def test_with_gaussian_targets_q_is_the_posterior_and_nothing_is_corrected(d):
     target = target_of(UnitGaussian(), MemoryRows(Z, t), prior)
     found = correct(np.random.default_rng(1), target)
     marginal = stats.multivariate_normal(Z @ prior.mean, np.eye(40) + 0.3 * Z @ Z.T)
-    assert found.khat == found.khat_plain == found.khat_symmetrised == 0.0 and found.reliable
+    assert found.khat == 0.0 and found.reliable
     assert_allclose(found.log_evidence, marginal.logpdf(t), rtol=1e-11)
-    assert found.log_evidence_se < 1e-10
-    draws = WeightedDraws(found.pairs.points, found.log_weights)
+    draws = WeightedDraws(found.points, found.log_weights)
     assert_allclose(draws.mean, target.q.mean, rtol=1e-8, atol=1e-9)  # pairs: the odd part cancels exactly
-    assert found.log_weights.size == 2 * FIRST_PAIRS * 7 // 8  # the goal is met at once
-    assert_allclose(found.ess, 2 * FIRST_PAIRS * 7 // 8, rtol=1e-9)  # those from q, which is the posterior
+    assert found.log_evidence_se < 1e-10
+    assert_allclose(found.weight_changes, 0.0, atol=1e-12)
+    assert found.log_weights.size == 2 * IMPORTANCE.first_pairs  # the goal is met at once
+    # q's own draws, seven of eight, and what the wide ones are worth: those nearer than three deviations hardly any
+    assert 0.875 * (1 - 1e-9) <= found.ess / found.log_weights.size <= 1
 
 
 def test_the_certificate_of_a_gaussian_regression_is_exact():
@@ -190,82 +184,50 @@ def test_standard_errors_hold_for_random_points_wherever_khat_is_below_a_half():
     assert np.abs(scores[close]).max() <= 6.0
 
 
-# --- pairs and the skew-symmetric approximation -------------------------------------------------------------
+# --- pairs --------------------------------------------------------------------------------------------------
 
 
-def skew_density(target, likelihood, z, y, scale):
-    """2 q(w) p(w) / (p(w) + p(2m - w)) on a grid around the mode."""
-    m, sd = target.q.mean[0], 1 / np.sqrt(target.q.precision.matrix[0, 0])
-    h = np.linspace(-12 * sd, 12 * sd, 24_001)
-
-    def log_joint(w):
-        return stats.norm.logpdf(w, 0, scale) + sum(
-            likelihood.log_prob(np.array(yi), zi * w) for zi, yi in zip(z, y, strict=True)
-        )
-
-    here, there = log_joint(m + h), log_joint(m - h)
-    return m + h, 2 * stats.norm.pdf(h, 0, sd) * expit(here - there)
-
-
-@pytest.mark.parametrize("likelihood", [LOGIT, PROBIT], ids=repr)
-def test_the_skew_symmetric_mean_is_that_of_its_density(likelihood):
-    target, z, y, scale = one_weight(likelihood)
-    w, density = skew_density(target, likelihood, z, y, scale)
-    step = w[1] - w[0]
-    mean = (density * w).sum() * step
-    found = correct(np.random.default_rng(0), target, draws=8192)
-    draws = WeightedDraws(found.pairs.points, found.pairs.skew_log_weights)
-    assert_allclose(density.sum() * step, 1.0, rtol=1e-9)
-    assert_allclose(draws.weights.sum(), 1.0, rtol=1e-12)
-    # of each pair the two shares are exact: what is left is the error of Sobol's 4,096 steps, far below 1/√4096
-    assert_allclose(draws.mean[0], mean, atol=3 * draws.std[0] / np.sqrt(4096))
-    exact = exact_of(likelihood, z, y, scale)
-    assert abs(mean - exact.mean) < 0.5 * abs(target.q.mean[0] - exact.mean)  # nearer to the truth than the mode
-
-
-@pytest.mark.parametrize("model", [BayesianLogisticRegression, BayesianProbitRegression])
-def test_the_density_of_a_skewed_model_integrates_to_one_in_data_units(model):
-    rng = np.random.default_rng(0)
-    x = 7.0 * rng.normal(size=(10, 1)) + 3.0
-    y = (0.3 * x[:, 0] + rng.logistic(size=10) > 0).astype(int)
-    fitted = model(prior=Normal(scale=0.5), fit_intercept=False, inference="skew").fit(x, y)
-    q = fitted.posterior_
-    w = np.linspace(q.around.mean[0] - 12 * q.around.std[0], q.around.mean[0] + 12 * q.around.std[0], 8001)
-    density = np.exp(q.logpdf(w[:, None]))
-    step = w[1] - w[0]
-    assert_allclose(density.sum() * step, 1.0, rtol=1e-9)
-    mean = (density * w).sum() * step
-    assert_allclose(q.mean[0], mean, atol=3 * q.std[0] / np.sqrt(len(q.free.x) / 2))
-    assert_allclose(q.logpdf(w[17:18]), np.log(density[17]), rtol=1e-12)
-    assert np.ndim(q.logpdf(w[17:18, None][0])) == 0
-
-
-def test_shares_of_a_pair_sum_to_one_even_where_both_are_impossible():
-    ratios = np.array([[0.0, -np.inf, -3.0, -np.inf, 700.0], [1.0, 2.0, -np.inf, -np.inf, -700.0]])
-    pairs = Pairs(np.zeros(1), np.ones((5, 1)), ratios)
-    assert_allclose(np.exp(pairs.log_split).sum(axis=0), np.ones(5))
-    assert_allclose(np.exp(pairs.log_split)[:, 0], [expit(-1.0), expit(1.0)])
-    assert_allclose(np.exp(pairs.skew_log_weights).sum(), 1.0)
-    assert pairs.points.shape == (10, 1) and (pairs.points[:5] == 1).all() and (pairs.points[5:] == -1).all()
-
-
-def test_before_smoothing_single_draws_and_pairs_estimate_the_same_evidence():
+def test_the_evidence_is_the_mean_ratio_and_khat_the_worse_of_the_weights_and_of_q():
+    """Smoothing cuts ratios at the largest seen, and would make the evidence too small."""
     Z, y, prior = toy()
-    pairs = correct(np.random.default_rng(0), target_of(LOGIT, MemoryRows(Z, y), prior), draws=1000).pairs
-    single = logsumexp(pairs.log_ratios) - np.log(1000)
-    both = logsumexp(np.logaddexp(*pairs.log_ratios) - np.log(2)) - np.log(500)
-    assert_allclose(both, single, rtol=1e-14)
-    plain, pair = pairs.plain(), pairs.symmetrised()
-    found = Correction.of(pairs)
-    # smoothing moves either by less than the standard error
-    assert_allclose([plain.log_mean, pair.log_mean], [single, single], atol=found.log_evidence_se)
-    own = [counted_khat(it) for it in (pairs.own.plain(), pairs.own.symmetrised())]  # of draws from q, weighed by q
-    assert own == [found.khat_plain, found.khat_symmetrised]
-    assert found.khat == max(min(counted_khat(plain), counted_khat(pair)), min(own))
-    assert_allclose(logsumexp(pair.log_weights), 0.0, atol=1e-12)
-    # the draws of a pair share its weight in proportion to their densities
-    shares = pair.log_weights.reshape(2, -1)
-    assert_allclose(shares[0] - shares[1], pairs.log_ratios[0] - pairs.log_ratios[1], rtol=1e-9, atol=1e-12)
+    found = correct(np.random.default_rng(0), target_of(LOGIT, MemoryRows(Z, y), prior), draws=1000)
+    assert_allclose(found.log_evidence, logsumexp(found.pairs.log_ratios) - np.log(1000), rtol=1e-14)
+    smoothed, own = pareto_smoothed(found.pairs.log_ratios.reshape(-1)), pareto_smoothed(found.pairs.ratios_to_q)
+    assert abs(smoothed.log_mean - found.log_evidence) < found.log_evidence_se
+    assert_allclose(found.log_weights, smoothed.log_weights, rtol=1e-14)
+    assert found.khat == max(counted_khat(smoothed), counted_khat(own))
+
+
+def test_draws_are_pairs_of_which_one_in_eight_is_three_times_as_wide_and_ratios_are_to_the_mixture():
+    Z, y, prior = toy()
+    target = target_of(LOGIT, MemoryRows(Z, y), prior)
+    pairs = correct(np.random.default_rng(0), target, draws=4096).pairs
+    assert_array_equal(pairs.points, np.vstack([target.q.mean + pairs.steps, target.q.mean - pairs.steps]))
+    assert pairs.wide.sum() == 4096 // 2 // 8
+    white = pairs.steps @ target.q.precision.factor
+    narrow, wide = (pairs.steps[it] @ target.q.precision.factor for it in (~pairs.wide, pairs.wide))
+    # mean squares over 256 pairs of three coordinates, of which each has the relative deviation √2
+    assert_allclose([(narrow**2).mean(), (wide**2).mean()], [1.0, 9.0], rtol=4 * np.sqrt(2 / 768))
+    log_q = stats.norm.logpdf(white).sum(axis=1) + 0.5 * target.q.precision.logdet
+    log_wide = stats.norm.logpdf(white, scale=3.0).sum(axis=1) + 0.5 * target.q.precision.logdet
+    log_g = np.logaddexp(np.log(7 / 8) + log_q, np.log(1 / 8) + log_wide)
+    assert_allclose(pairs.log_tilt, log_q - log_g, rtol=1e-9, atol=1e-12)
+    log_joints = target.log_joints(pairs.points).reshape(2, -1)
+    assert_allclose(pairs.log_ratios, log_joints - log_g, rtol=1e-11)
+    assert_allclose(pairs.ratios_to_q, (log_joints - log_q)[:, ~pairs.wide].reshape(-1), rtol=1e-11)
+
+
+def test_the_changes_of_the_weights_take_the_noise_of_the_draws_off():
+    """Σ (w - u) x² is E_p[x²] - E_q[x²]; Σ w x² alone has the noise of so many random draws."""
+    found, _ = random_points(scale=0.5)
+    _, z, y, scale = one_weight(scale=0.5)
+    exact = exact_of(LOGIT, z, y, scale)
+    q = target_of(LOGIT, MemoryRows(z[:, None], y), gaussian([0.0], [[scale**2]])).q
+    under_p, under_q = exact.std**2 + exact.mean**2, 1 / q.precision.matrix[0, 0] + q.mean[0] ** 2
+    by_changes = np.array([it.weight_changes @ it.points[:, 0] ** 2 for it in found]) - (under_p - under_q)
+    by_weights = np.array([np.exp(it.log_weights) @ it.points[:, 0] ** 2 for it in found]) - under_p
+    assert abs(by_changes.mean()) < 4 * by_changes.std() / np.sqrt(len(SEEDS))
+    assert by_changes.std() < by_weights.std() / 2
 
 
 def test_the_effective_size_is_that_of_kish():
@@ -283,18 +245,18 @@ def test_a_smaller_goal_takes_more_draws_and_meets_it():
     target, *_ = one_weight()
     sizes = []
     for goal in (0.1, 0.002, 0.001):
-        found = correct(np.random.default_rng(0), target, goal=goal)
+        found = correct(np.random.default_rng(0), target, settings=replace(IMPORTANCE, evidence_se=goal))
         sizes.append(found.log_weights.size)
-        assert found.log_evidence_se <= goal or found.log_weights.size == 2 * MOST_PAIRS
+        assert found.log_evidence_se <= goal or found.log_weights.size == 2 * IMPORTANCE.most_pairs
     assert sizes[0] <= sizes[1] < sizes[2]
-    assert sizes[0] >= 2 * FIRST_PAIRS and all(np.log2(size).is_integer() for size in sizes)
+    assert sizes[0] >= 2 * IMPORTANCE.first_pairs and all(np.log2(size).is_integer() for size in sizes)
 
 
 @pytest.mark.parametrize(("asked", "drawn"), [(256, 256), (257, 258), (1000, 1000), (5000, 5000)])
 def test_as_many_draws_as_asked_for(asked, drawn):
     target, *_ = one_weight()
     found = correct(np.random.default_rng(0), target, draws=asked)
-    assert found.log_weights.size == drawn == len(found.pairs.points)
+    assert found.log_weights.size == drawn == len(found.points)
 
 
 def test_a_hopeless_tail_is_given_up_early():
@@ -303,7 +265,7 @@ def test_a_hopeless_tail_is_given_up_early():
     Z = rng.normal(size=(30, 40))
     target = target_of(LOGIT, MemoryRows(Z, (Z[:, 0] > 0).astype(float)), gaussian(np.zeros(40), 25.0 * np.eye(40)))
     found = correct(np.random.default_rng(0), target)
-    assert not found.reliable and found.log_weights.size == 2 * SETTLED_PAIRS
+    assert not found.reliable and found.log_weights.size == 2 * IMPORTANCE.settled_pairs
 
 
 def test_the_same_seed_gives_the_same_numbers_and_another_seed_others():
@@ -311,20 +273,18 @@ def test_the_same_seed_gives_the_same_numbers_and_another_seed_others():
     first, again, other = (correct(np.random.default_rng(seed), target) for seed in (3, 3, 4))
     assert_array_equal(first.log_weights, again.log_weights)
     assert first.log_evidence == again.log_evidence != other.log_evidence
-    assert GOAL == 0.015
 
 
 # --- the density of rows held in any way --------------------------------------------------------------------
 
 
-def steps_of(target, size=9):
-    return 0.5 * np.random.default_rng(5).normal(size=(size, target.q.mean.size))
+def points_of(target, size=9):
+    return target.q.mean + 0.5 * np.random.default_rng(5).normal(size=(size, target.q.mean.size))
 
 
 def same_joints(a, b, rtol=1e-12):
-    h = steps_of(a)
-    assert_allclose(b.log_joints(h), a.log_joints(h), rtol=rtol)
-    assert_allclose(b.log_likelihood, a.log_likelihood, rtol=rtol)
+    x = points_of(a)
+    assert_allclose(b.log_joints(x), a.log_joints(x), rtol=rtol)
 
 
 @pytest.mark.parametrize("name", ONE_SCORE)
@@ -332,16 +292,11 @@ def test_log_joints_are_the_naive_sums(name):
     Z, y, prior = toy()
     likelihood, offset = ONE_SCORE[name], np.random.default_rng(1).normal(size=len(y))
     weight = np.random.default_rng(2).random(len(y))
-    objective = Objective(likelihood, MemoryRows(Z, y, weight, offset=offset), prior, np.eye(1))
-    target = WeightTarget(objective, gaussian([0.3, -0.2, 0.1], np.eye(3)), log_constant=-1.5)
-    h = steps_of(target)
-    for side, sign in enumerate((1, -1)):
-        for s, step in enumerate(h):
-            w = target.q.mean + sign * step
-            naive = weight @ likelihood.log_prob(y, Z @ w + offset) + prior.logpdf(w) - 1.5
-            assert_allclose(target.log_joints(h)[side, s], naive, rtol=1e-12)
-    at = weight @ likelihood.log_prob(y, Z @ target.q.mean + offset) - 1.5
-    assert_allclose(target.log_likelihood, at, rtol=1e-12)
+    objective = raw_objective(likelihood, MemoryRows(Z, y, weight, offset=offset), prior)
+    target = WeightTarget(objective, gaussian([0.3, -0.2, 0.1], np.eye(3)))
+    x = points_of(target)
+    naive = [weight @ likelihood.log_prob(y, Z @ w + offset) + prior.logpdf(w) for w in x]
+    assert_allclose(target.log_joints(x), naive, rtol=1e-12)
 
 
 @pytest.mark.parametrize("noise", [None, 0.1])
@@ -350,14 +305,12 @@ def test_softmax_log_joints_are_the_naive_sums_in_the_stacked_layout(noise):
     Z, y = np.column_stack([rng.normal(size=(50, 2)), np.ones(50)]), rng.integers(0, 4, size=50)
     likelihood = Categorical(4) if noise is None else NoisyCategorical(4, noise)
     prior = gaussian(rng.normal(size=12), 2.0 * np.eye(12))
-    target = WeightTarget(Objective(likelihood, MemoryRows(Z, y), prior, np.eye(4)), prior)
-    h = steps_of(target)
-    for side, sign in enumerate((1, -1)):
-        for s, step in enumerate(h):
-            w = target.q.mean + sign * step
-            p = np.exp(log_softmax(Z @ w.reshape(4, 3).T, axis=1))[np.arange(50), y]
-            recorded = p if noise is None else (1 - noise) * p + noise / 3 * (1 - p)
-            assert_allclose(target.log_joints(h)[side, s], np.log(recorded).sum() + prior.logpdf(w), rtol=1e-12)
+    target = WeightTarget(raw_objective(likelihood, MemoryRows(Z, y), prior), prior)
+    x = points_of(target)
+    for w, log_joint in zip(x, target.log_joints(x), strict=True):
+        p = np.exp(log_softmax(Z @ w.reshape(4, 3).T, axis=1))[np.arange(50), y]
+        recorded = p if noise is None else (1 - noise) * p + noise / 3 * (1 - p)
+        assert_allclose(log_joint, np.log(recorded).sum() + prior.logpdf(w), rtol=1e-12)
 
 
 @pytest.mark.parametrize("block_rows", [1, 7, 59])
@@ -365,9 +318,7 @@ def test_softmax_log_joints_are_the_naive_sums_in_the_stacked_layout(noise):
 def test_how_rows_are_cut_does_not_matter(block_rows, threads):
     Z, y, prior = toy()
     whole = target_of(LOGIT, MemoryRows(Z, y), prior)
-    cut = WeightTarget(
-        Objective(LOGIT, MemoryRows(Z, y, block_rows=block_rows, threads=threads), prior, np.eye(1)), whole.q
-    )
+    cut = WeightTarget(raw_objective(LOGIT, MemoryRows(Z, y, block_rows=block_rows, threads=threads), prior), whole.q)
     same_joints(whole, cut)
     a, b = (correct(np.random.default_rng(0), it, draws=400) for it in (whole, cut))
     assert_allclose(b.log_evidence, a.log_evidence, rtol=1e-11)
@@ -378,7 +329,7 @@ def test_sparse_rows_and_rows_in_another_order_give_the_same():
     Z, y, prior = toy()
     whole = target_of(PROBIT, MemoryRows(Z, y), prior)
     for rows in (MemoryRows(csr_array(Z), y), MemoryRows(csr_array(Z), y, block_rows=11), MemoryRows(Z[::-1], y[::-1])):
-        same_joints(whole, WeightTarget(Objective(PROBIT, rows, prior, np.eye(1)), whole.q))
+        same_joints(whole, WeightTarget(raw_objective(PROBIT, rows, prior), whole.q))
 
 
 def test_a_row_of_weight_two_is_the_row_twice():
@@ -386,7 +337,7 @@ def test_a_row_of_weight_two_is_the_row_twice():
     weight = np.arange(len(y)) % 3.0
     twice = MemoryRows(np.repeat(Z, weight.astype(int), axis=0), np.repeat(y, weight.astype(int)))
     whole = target_of(LOGIT, twice, prior)
-    same_joints(whole, WeightTarget(Objective(LOGIT, MemoryRows(Z, y, weight), prior, np.eye(1)), whole.q))
+    same_joints(whole, WeightTarget(raw_objective(LOGIT, MemoryRows(Z, y, weight), prior), whole.q))
 
 
 def test_many_draws_at_once_are_the_draws_one_by_one():
@@ -394,9 +345,9 @@ def test_many_draws_at_once_are_the_draws_one_by_one():
     rng = np.random.default_rng(0)
     Z, y = rng.normal(size=(7000, 2)), rng.integers(0, 2, size=7000).astype(float)
     target = target_of(LOGIT, MemoryRows(Z, y), gaussian(np.zeros(2), np.eye(2)))
-    h = steps_of(target, 20)
-    one_by_one = np.hstack([target.log_joints(step[None]) for step in h])
-    assert_allclose(target.log_joints(h), one_by_one, rtol=1e-13)
+    x = points_of(target, 20)
+    one_by_one = np.hstack([target.log_joints(w[None]) for w in x])
+    assert_allclose(target.log_joints(x), one_by_one, rtol=1e-13)
 
 
 # --- models of one slope, against quadrature in data units --------------------------------------------------
@@ -428,7 +379,8 @@ PRIORS = {
 def test_a_classifier_of_one_slope_agrees_with_quadrature(prior, noise):
     x, y = logistic_rows()
     chosen, log_prior = PRIORS[prior]
-    model = BayesianLogisticRegression(prior=chosen, fit_intercept=False, label_noise=noise).fit(x[:, None], y)
+    model = BayesianLogisticRegression(prior=chosen, fit_intercept=False, label_noise=noise, inference="laplace")
+    model.fit(x[:, None], y)
     flips = np.broadcast_to(noise, 2)
     likelihood = LabelNoise(LOGIT, *flips) if np.any(noise) else LOGIT
     exact = Exact(log_prior(GRID) + sum(likelihood.log_prob(np.array(b), a * GRID) for a, b in zip(x, y, strict=True)))
@@ -438,7 +390,8 @@ def test_a_classifier_of_one_slope_agrees_with_quadrature(prior, noise):
 def test_a_tail_of_students_beside_a_gaussian_is_told():
     """Flipped labels leave the prior's own tail, t of three degrees of freedom: no moment of the ratios is finite."""
     x, y = logistic_rows()
-    model = BayesianLogisticRegression(prior=StudentT(df=3.0, scale=1.5), fit_intercept=False, label_noise=0.1)
+    prior = StudentT(df=3.0, scale=1.5)
+    model = BayesianLogisticRegression(prior=prior, fit_intercept=False, label_noise=0.1, inference="laplace")
     assert not model.fit(x[:, None], y).certify(x[:, None], y, draws=8192).reliable
 
 
@@ -473,7 +426,8 @@ def test_a_generalised_linear_model_of_one_slope_agrees_with_quadrature(name, of
     offset = rng.uniform(0.1, 0.6, size=6) if offsets else np.zeros(6)
     mean = 1 / (0.8 * x + offset) if "inverse" in name else np.exp(0.8 * x + offset)
     y = rng.poisson(mean) if name == "poisson" else rng.gamma(2.0, mean / 2.0)
-    model = BayesianGLM(**choices, prior=Normal(mean=[0.5], cov=[[1.0]]), fit_intercept=False)
+    prior = Normal(mean=[0.5], cov=[[1.0]])
+    model = BayesianGLM(**choices, prior=prior, fit_intercept=False, inference="laplace")
     model.fit(x[:, None], y, offset=offset)
     w = np.linspace(-12.0, 12.0, 48_001)
     exact = Exact(log_likelihood(w, x, y, offset) + stats.norm.logpdf(w, 0.5, 1.0), w)
@@ -489,7 +443,7 @@ def test_a_generalised_linear_model_of_one_slope_agrees_with_quadrature(name, of
 
 def test_binomial_counts_have_their_coefficients_in_the_evidence():
     x, trials, successes = np.array([-1.0, 0.0, 1.0, 2.0]), np.array([5, 6, 4, 7]), np.array([1, 2, 3, 7])
-    model = BayesianGLM("binomial", prior=Normal(scale=2.0), fit_intercept=False)
+    model = BayesianGLM("binomial", prior=Normal(scale=2.0), fit_intercept=False, inference="laplace")
     y = np.column_stack([successes, trials - successes])
     certificate = model.fit(x[:, None], y).certify(x[:, None], y, draws=8192)
     log_joint = stats.norm.logpdf(GRID, 0, 2.0)
@@ -518,21 +472,3 @@ def test_softmax_for_two_classes_is_the_logit_of_twice_the_prior_variance():
     error = 3 * np.hypot(1 / np.sqrt(a.ess), 1 / np.sqrt(b.ess))
     assert_allclose((a.mean[3:] - a.mean[:3]) / b.std, b.mean / b.std, atol=error)
     assert_allclose(a.predict_proba(X), b.predict_proba(X), atol=error / 2)  # a probability's deviation is at most ½
-
-
-def test_draws_in_data_units_have_the_moments_of_draws_in_the_frame():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(40, 2)) * [10.0, 0.1] + [5.0, -3.0]
-    y = rng.integers(0, 2, size=40)
-    around = BayesianLogisticRegression(prior=Normal()).fit(X, y).posterior_
-    points = around.gaussian.sample(rng, 300)
-    drawn = drawn_posterior(around, points, np.full(300, -np.log(300.0)))
-    w = around.to_data(points)
-    assert_allclose(drawn.mean, w.mean(axis=0), rtol=1e-10)
-    assert_allclose(drawn.cov, np.cov(w.T, ddof=0), rtol=1e-9, atol=1e-12)
-    assert_allclose(drawn.positive, (w > 0).mean(axis=0), rtol=1e-12)
-    Phi = np.column_stack([X, np.ones(40)])
-    mean, variance = drawn.project(Phi)
-    assert_allclose(mean, (w @ Phi.T).mean(axis=0), rtol=1e-8, atol=1e-9)
-    assert_allclose(variance, (w @ Phi.T).var(axis=0), rtol=1e-8)
-    assert set(map(tuple, drawn.sample(rng, 50))) <= set(map(tuple, w))

@@ -61,6 +61,11 @@ class Pairs(NamedTuple):
         return np.concatenate([self.center + self.steps, self.center - self.steps])
 
     @property
+    def log_weights_under_q(self) -> Array:
+        """log u, (2S,): of draws from g as draws from q."""
+        return np.tile(self.log_tilt - log_sum_exp(self.log_tilt) - np.log(2.0), 2)
+
+    @property
     def ratios_to_q(self) -> Array:
         """Log ratios to q of the draws from q alone."""
         return (self.log_ratios - self.log_tilt)[:, ~self.wide].reshape(-1)
@@ -78,11 +83,12 @@ class Correction(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Pairs) -> "Correction":
-        """Smooth the ratios."""
+        """Smooth the ratios; where those to q are all the evidence, q is the posterior, and nothing is to correct."""
+        to_q = (pairs.log_ratios - pairs.log_tilt).reshape(-1)
+        if all_equal(to_q):
+            return cls(pairs, pairs.log_weights_under_q, 0.0, 0.0, float(to_q.mean()), 0.0)
         own = pareto_smoothed(pairs.ratios_to_q)
         smoothed = pareto_smoothed(pairs.log_ratios.reshape(-1))
-        if all_equal((pairs.log_ratios - pairs.log_tilt).reshape(-1)):  # q is the posterior: nothing to correct
-            smoothed = own._replace(log_weights=np.tile(_normalised(pairs.log_tilt) - np.log(2.0), 2))
         # The evidence is the mean ratio as it is: smoothing cuts ratios at the largest seen, and makes it too small.
         by_pair = np.logaddexp(*pairs.log_ratios)
         log_total = float(log_sum_exp(by_pair))
@@ -103,8 +109,7 @@ class Correction(NamedTuple):
     @property
     def weight_changes(self) -> Array:
         """w - u, (2S,): what the correction adds to an average under q, with the noise of the draws taken off."""
-        under_q = np.tile(_normalised(self.pairs.log_tilt) - np.log(2.0), 2)
-        return np.asarray(np.exp(self.log_weights) - np.exp(under_q))
+        return np.asarray(np.exp(self.log_weights) - np.exp(self.pairs.log_weights_under_q))
 
     @property
     def reliable(self) -> bool:
@@ -137,10 +142,6 @@ class Correction(NamedTuple):
         tails = self.pairs.log_ratios.reshape(-1, 1, 1) + log_terms
         khats = [counted_khat(pareto_smoothed(column)) for column in tails.reshape(len(tails), -1).T]
         return np.asarray(np.reshape(khats, tails.shape[1:]).max(axis=1))
-
-
-def _normalised(log_weights: Array) -> Array:
-    return np.asarray(log_weights - log_sum_exp(log_weights))
 
 
 def counted_khat(smoothed: Smoothed, settings: ImportanceSettings = IMPORTANCE) -> float:
