@@ -19,7 +19,6 @@ from credibly import (
     NaiveBayes,
     NoisyThresholdClassifier,
     Normal,
-    NormalMixture,
     QuadraticDiscriminant,
     StudentT,
 )
@@ -305,10 +304,6 @@ def test_a_long_look_at_laplace_finds_little():
         (BayesianLogisticRegression(prior=None), "explicit"),
         (BayesianLogisticRegression(prior=Jeffreys()), "explicit"),
         (BayesianLogisticRegression(prior=NARROW, label_noise="estimate"), "fixed likelihood"),
-        (
-            NoisyThresholdClassifier(threshold=NormalMixture([0.5, 0.5], [0, 0], [1, 2], learn=True), prior=NARROW),
-            "fixed likelihood",
-        ),
         (GaussianProcessClassifier(), "optimize=False"),
         (QuadraticDiscriminant(), "prior=model.prior_"),
         (QuadraticDiscriminant(prior="reference"), "explicit"),

@@ -360,11 +360,6 @@ def test_label_noise_to_be_estimated_is_refused(noise):
     refused(PROBIT(label_noise=noise), r'label_noise as a number.*estimated with inference="laplace"')
 
 
-def test_a_mixture_to_be_learnt_is_refused():
-    mixture = NormalMixture([0.5, 0.5], [-1.0, 1.0], [1.0, 2.0], learn=True)
-    refused(THRESHOLD(mixture), r'a NormalMixture with learn=True is learnt with inference="laplace"')
-
-
 def test_weights_other_than_zero_and_one_are_refused():
     weight = np.ones(60)
     weight[[7, 9]] = 2.0, 0.5

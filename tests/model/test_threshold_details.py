@@ -247,8 +247,6 @@ def test_what_is_no_list_of_numbers_is_refused_by_its_name(name):
     ]:
         with pytest.raises(InputError, match=rf"^{name} of a NormalMixture must be a list of {rule}.*, not"):
             NormalMixture(**(good | {name: bad}))
-    with pytest.raises(InputError, match=r"^vector of a NormalMixture must be a list of finite numbers"):
-        NormalMixture.from_vector([np.nan, 0.0, 0.0])
 
 
 def test_the_refusals_of_a_mixture_have_their_numbers():
@@ -260,31 +258,12 @@ def test_the_refusals_of_a_mixture_have_their_numbers():
         NormalMixture([0.0, 1.0], [0.0, 0.0], [1.0, 1.0])
     with pytest.raises(InputError, match=r"^scales of a NormalMixture must be positive; the smallest is 0$"):
         NormalMixture([0.5, 0.5], [0.0, 0.0], [0.0, 1.0])
-    with pytest.raises(InputError, match=r"^a mixture of K normals has 3K - 3 shape parameters, so not 4$"):
-        NormalMixture.from_vector(np.zeros(4))
-
-
-def test_a_vector_of_any_size_makes_weights_that_are_numbers():
-    heavy = NormalMixture.from_vector([600.0, 0.0, 0.0])  # whose exponential, twice, is infinite
-    assert heavy.weights[0] == 1.0
-    assert_allclose(heavy.weights[1], np.exp(-600.0), rtol=1e-12)
 
 
 def test_weights_typed_with_nine_digits_sum_to_one():
     NormalMixture([0.333333333, 0.666666666], [0.0, 1.0], [1.0, 1.0])
     with pytest.raises(InputError):
         NormalMixture([0.333333333, 0.666666664], [0.0, 1.0], [1.0, 1.0])
-
-
-@pytest.mark.parametrize("learn", [False, True])
-def test_whether_a_mixture_is_learnt_is_kept(learn):
-    mixture = NormalMixture([0.3, 0.7], [-1.0, 1.0], [0.5, 2.0], learn=learn)
-    assert mixture.standardised().learn is learn
-    assert NormalMixture.from_vector(mixture.to_vector(), learn=learn).learn is learn
-    end = ", learn=True)" if learn else ")"
-    assert repr(mixture) == f"NormalMixture(weights=[0.3, 0.7], means=[-1.0, 1.0], scales=[0.5, 2.0]{end}"
-    assert NormalMixture.from_vector(mixture.to_vector()).learn is False
-    assert NormalMixture([1.0], [0.0], [1.0]).learn is False
 
 
 def test_weights_that_are_a_rounding_off_give_probabilities_that_are_not():

@@ -20,7 +20,7 @@ from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_softmax import ClassLatents, softmax_latents
 from credibly.inference.one_vs_rest import one_vs_rest
 from credibly.model.kernels import RBF, Constant, Kernel, Periodic
-from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood, NormalMixture, threshold_likelihood
+from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood, threshold_likelihood
 from credibly.model.likelihoods.choices import LINKS, THRESHOLDS
 from credibly.model.likelihoods.label_noise import LabelNoise
 from credibly.numerics.arrays import Array, Codes
@@ -143,8 +143,6 @@ def _likelihood(choice: Any, inference: str, n_classes: int) -> Likelihood | Cat
                 "EP and ADF take each class against the rest."
             )
         return Categorical(n_classes)
-    if isinstance(choice, NormalMixture) and choice.learn:
-        raise InputError("A Gaussian process does not learn its threshold: give the NormalMixture with learn=False.")
     if isinstance(choice, str) and choice not in {*THRESHOLDS, *LINKS}:
         known = ", ".join(map(repr, [*LINKS, *THRESHOLDS, "softmax"]))
         raise InputError(f"likelihood must be one of {known}, or a noisy threshold; got {choice!r}.")

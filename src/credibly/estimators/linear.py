@@ -334,11 +334,5 @@ class NoisyThresholdClassifier(LinearClassifier):
         two_classes_only(n_classes)
         return threshold_likelihood(self.threshold)
 
-    @property
-    def threshold_(self) -> Any:
-        """The threshold used."""
-        self._fitted()
-        return self.threshold
-
     def _what(self) -> str:
         return f"{true_likelihood(self._likelihood)!r} threshold, {super()._what()}"

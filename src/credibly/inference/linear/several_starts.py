@@ -45,9 +45,9 @@ def best_laplace(objective: Objective, start: Array, controls: Controls = CONTRO
 
 
 def one_search(objective: Objective, start: Array) -> bool:
-    """Whether one mode is looked for: many rows leave one, and a density that SciPy evaluates takes its time."""
-    many = objective.rows.n_rows * start.size >= COSTS.single_mode_numbers
-    return many or isinstance(objective.likelihood, BernoulliDistribution)
+    """Whether one mode is looked for: many rows leave one, as do most densities that SciPy evaluates, in its time."""
+    many, likelihood = objective.rows.n_rows * start.size >= COSTS.single_mode_numbers, objective.likelihood
+    return many or (isinstance(likelihood, BernoulliDistribution) and not likelihood.heavy_tailed)
 
 
 def _rank(found: Approximation) -> tuple[bool, float]:

@@ -138,6 +138,14 @@ class BernoulliDistribution(DensityThreshold):
         self.center = loc if low < loc < high else median  # a kink, if there is one, is at loc
         self.width = 0.5 * (three_quarters - quarter)
 
+    @property
+    def heavy_tailed(self) -> bool:
+        """Whether a tail falls less than exponentially: then log p is not concave, and rows far out make modes."""
+        steps = self.width * np.array([0.0, 10.0, 100.0])
+        falls = [self._ask("logpdf", self.center + side * steps) for side in (1.0, -1.0)]
+        # Of a concave function a step ten times as long falls at least ten times as far; eight spares what nearly is.
+        return any(bool(there > -np.inf and here - there < 8 * (here - near)) for here, near, there in falls)
+
     def log_prob(self, y: Array, f: Array) -> Array:
         one, f = np.broadcast_arrays(np.asarray(y) > 0.5, np.asarray(f, dtype=float))
         out = np.empty(f.shape)

@@ -11,7 +11,7 @@ g_k, c_k, t_k  slope, curvature and third derivative of the log probability of p
 """
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -49,13 +49,6 @@ class NormalMixture:
     means : (K,) numbers
     scales : (K,) positive numbers
         Standard deviations of the parts.
-    learn : bool
-        Whether an estimator should learn the mixture from the data, by the evidence, with this one as its start.
-
-    Notes
-    -----
-    The place and the width of a threshold cannot be told from the intercept and the length of the weight vector. What
-    can be learnt is its shape: 3K − 3 numbers, those of `to_vector`.
 
     Examples
     --------
@@ -66,15 +59,13 @@ class NormalMixture:
     weights: tuple[float, ...]
     means: tuple[float, ...]
     scales: tuple[float, ...]
-    learn: bool = False
 
-    def __init__(self, weights: ArrayLike, means: ArrayLike, scales: ArrayLike, learn: bool = False) -> None:
+    def __init__(self, weights: ArrayLike, means: ArrayLike, scales: ArrayLike) -> None:
         parts = {"weights": _numbers("weights", weights), "means": _numbers("means", means)}
         parts["scales"] = _numbers("scales", scales)
         _check(**parts)
         for name, numbers in parts.items():
             object.__setattr__(self, name, tuple(numbers.tolist()))
-        object.__setattr__(self, "learn", bool(learn))
 
     @property
     def mean(self) -> float:
@@ -87,61 +78,17 @@ class NormalMixture:
         gaps = np.asarray(self.means) - self.mean
         return float(np.dot(self.weights, np.square(self.scales) + gaps**2))
 
-    def standardised(self) -> "NormalMixture":
-        """The mixture of the same shape with mean zero and variance one.
-
-        Examples
-        --------
-        >>> NormalMixture([1.0], [3.0], [5.0]).standardised()
-        NormalMixture(weights=[1.0], means=[0.0], scales=[1.0])
-        """
-        scale = np.sqrt(self.var)
-        means = (np.asarray(self.means) - self.mean) / scale
-        return NormalMixture(self.weights, means, np.asarray(self.scales) / scale, self.learn)
-
-    def to_vector(self) -> Array:
-        r"""The shape of the mixture as 3K − 3 unconstrained numbers.
-
-        .. math:: \log(w_k / w_K), \qquad (m_k - m_K) / s_K, \qquad \log(s_k / s_K), \qquad k < K
-
-        Moving or stretching the mixture changes none of them.
-
-        Examples
-        --------
-        >>> NormalMixture([0.5, 0.5], [-1.0, 1.0], [2.0, 2.0]).to_vector()
-        array([ 0., -1.,  0.])
-        """
-        w, m, s = (np.asarray(part) for part in (self.weights, self.means, self.scales))
-        return np.concatenate([np.log(w[:-1] / w[-1]), (m[:-1] - m[-1]) / s[-1], np.log(s[:-1] / s[-1])])
-
-    @classmethod
-    def from_vector(cls, vector: ArrayLike, learn: bool = False) -> Self:
-        """The standardised mixture with that shape; undoes `to_vector`.
-
-        Examples
-        --------
-        >>> NormalMixture.from_vector([]).scales  # one part: the standard normal
-        (1.0,)
-        """
-        vector = _numbers("vector", vector, fewest=0)
-        if vector.size % 3:
-            raise InputError(f"a mixture of K normals has 3K - 3 shape parameters, so not {vector.size}")
-        logits, means, log_scales = (np.append(part, 0.0) for part in vector.reshape(3, -1))
-        weights = np.exp(logits - log_sum_exp(logits))
-        plain = cls(weights / weights.sum(), means, np.exp(log_scales), learn).standardised()
-        return cls(plain.weights, plain.means, plain.scales, learn)
-
     def __repr__(self) -> str:
         parts = ", ".join(f"{name}={list(getattr(self, name))}" for name in ("weights", "means", "scales"))
-        return f"NormalMixture({parts}{', learn=True' if self.learn else ''})"
+        return f"NormalMixture({parts})"
 
 
-def _numbers(name: str, given: ArrayLike, fewest: int = 1) -> Array:
+def _numbers(name: str, given: ArrayLike) -> Array:
     try:
         numbers = np.asarray(given, dtype=float)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} of a NormalMixture must be a list of numbers, not {given!r}") from error
-    if numbers.ndim != 1 or numbers.size < fewest or not np.isfinite(numbers).all():
+    if numbers.ndim != 1 or not numbers.size or not np.isfinite(numbers).all():
         raise InputError(f"{name} of a NormalMixture must be a list of finite numbers, not {given!r}")
     return numbers
 
