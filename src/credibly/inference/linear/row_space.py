@@ -203,14 +203,20 @@ class RowSpace:
 
     def embed(self, q: Gaussian, smaller: "RowSpace") -> Gaussian:
         """A distribution over the coordinates of a smaller space over those of this one: the rest is as e is."""
-        n_vectors, more = q.mean.size // smaller.size, self.rank - smaller.rank
-        new = (np.arange(n_vectors)[:, None] * self.size + smaller.rank + np.arange(more)).reshape(-1)
-        old = np.setdiff1d(np.arange(n_vectors * self.size), new)
-        mean, factor = np.zeros(n_vectors * self.size), np.zeros((n_vectors * self.size,) * 2, order="F")
+        old = self.places_of(smaller, q.mean.size)
+        size = q.mean.size // smaller.size * self.size
+        new = np.setdiff1d(np.arange(size), old)
+        mean, factor = np.zeros(size), np.zeros((size, size), order="F")
         mean[old] = q.mean
         factor[np.ix_(old, old)] = q.precision.factor
         factor[new, new] = q.precision.factor[smaller.rank, smaller.rank]  # lower triangular it stays
         return Gaussian(mean, PSD(factor))
+
+    def places_of(self, smaller: "RowSpace", size: int) -> Codes:
+        """Where the coordinates of so many weights in a smaller space are among those in this one."""
+        vectors, more = np.arange(size // smaller.size)[:, None], self.rank - smaller.rank
+        one = np.concatenate([np.arange(smaller.rank), np.arange(smaller.rank, smaller.size) + more])
+        return np.asarray(vectors * self.size + one, dtype=np.intp).reshape(-1)
 
 
 class Spanned(NamedTuple):
