@@ -26,6 +26,7 @@ from credibly.data.rows import Block, Sums
 from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.linear.approximation import Approximation, Quadratic
+from credibly.inference.linear.laplace import sample_sizes
 from credibly.inference.linear.objective import DataGaussian, Objective, by_weights, class_scores, scores
 from credibly.inference.linear.priors import PriorDensity, ScaledPriors
 from credibly.model.likelihoods import Categorical, Likelihood
@@ -44,7 +45,9 @@ MOST_ROUNDS = 12  # of a search over quadratics, each ended by a fit,
 MOST_BRIEF_ROUNDS = 30  # or by a few steps of one
 NEAR = 0.02  # in log scale: proposals so close to each other are worth a whole fit
 MOST_FROZEN = 4  # of them, where there are several scales
-FLAT = 1e-7  # nats per unit of θ: the slope at which a search ends
+FLAT = 1e-7  # nats per unit of θ: the slope at which a search ends,
+ROOT_FLAT = 1e-9  # … for one scale, by secants,
+SAMPLED_FLAT = 5e-6  # … over many rows, whose Hessian is that of a point a last step away: slopes are no better
 ROUGHLY_FLAT = 2e-2  # … by EP and variational inference, whose own searches end earlier than Newton's
 STEEP = 10.0  # times that slope: the search has failed
 SWITCHED_OFF = 1e-6  # nats that a column may be worth whose scale is moved to its lower bound
@@ -209,13 +212,40 @@ class FrozenLikelihood:
 
     Value and slope are exact at the θ of that approximation. With Laplace, what the determinant does when the mode
     moves is kept to first order, by c.
+
+    Parameters
+    ----------
+    priors : ScaledPriors
+    theta : (G,) array
+        Log scales of the approximation.
+    found : Approximation
+    c : (M,) array or None
+    concave : bool
+        Whether the log likelihood is: then its quadratic makes a Gaussian with any prior. Where it is not, a prior that
+        is too wide does not hold the weights, and the determinant runs away on the way there; `bounds` end before.
     """
 
-    def __init__(self, priors: ScaledPriors, theta: Array, found: Approximation, c: Array | None) -> None:
+    def __init__(
+        self, priors: ScaledPriors, theta: Array, found: Approximation, c: Array | None, *, concave: bool
+    ) -> None:
         self.priors, self.c, self.mean = priors, c, found.q.mean
         self.information, self.linear = found.likelihood or Quadratic.of_posterior(found.q, priors.at(theta))
         self.constant = 0.0
         self.constant = found.log_evidence - self(theta)[0]
+        reach = np.inf if concave else self._reach(theta)
+        self.bounds = [(LOG_SCALE_BOUNDS[0], min(LOG_SCALE_BOUNDS[1], float(it) + reach)) for it in theta]
+
+    def _reach(self, theta: Array) -> float:
+        """By how much log scales may grow so that half of the prior's precision is left in every direction.
+
+        Where that is too much to ask, half of what is left now.
+        """
+        root = self.priors.at(theta).root
+        lowest = float(np.linalg.eigvalsh(root @ self.information @ root.T)[0])
+        if lowest >= 0:
+            return np.inf
+        share = -2 * lowest if lowest > -1 / 3 else (1 - lowest) / 2
+        return max(0.0, -0.5 * float(np.log(share)))
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Log evidence and its slope at θ."""
@@ -237,9 +267,10 @@ class FrozenLikelihood:
 def _best_scales(surface: FrozenLikelihood, theta: Array, *, scan: bool) -> Array:
     """The scales of highest evidence over a frozen likelihood: of one, from the best of a grid."""
     if scan and theta.size == 1:
-        theta = max((np.array([it]) for it in (*GRID, theta[0])), key=lambda it: surface(it)[0])
+        grid = GRID[GRID <= surface.bounds[0][1]]
+        theta = max((np.array([it]) for it in (*grid, theta[0])), key=lambda it: surface(it)[0])
     options = {"ftol": 1e-15, "gtol": 0.1 * FLAT, "maxiter": 500, "maxls": 50}
-    return _without_idle(surface, _lowest(surface.loss, theta, [LOG_SCALE_BOUNDS] * len(theta), options))
+    return _without_idle(surface, _lowest(surface.loss, theta, surface.bounds, options))
 
 
 def _without_idle(surface: FrozenLikelihood, theta: Array) -> Array:
@@ -319,19 +350,32 @@ class _Surface:
         found: Approximation | None,
     ) -> None:
         self.run, self.choices, self.objective, self.moves, self.last = run, choices, objective, moves, found
-        self.flat = FLAT if moves else ROUGHLY_FLAT
-        self.slack = 0.1 * self.flat
+        self.flat, self.slack = self._flat(moves), 0.1 * (FLAT if moves else ROUGHLY_FLAT)
         self.brief, self.most_rounds = not moves, MOST_ROUNDS if moves else MOST_BRIEF_ROUNDS
 
+    def _flat(self, moves: bool) -> float:
+        theta = self.choices.start
+        if not moves:
+            return ROUGHLY_FLAT
+        objective = self.objective(theta)
+        if objective.log_concave and sample_sizes(objective, objective.design.size):
+            return SAMPLED_FLAT
+        return ROOT_FLAT if theta.size == 1 == self.choices.n_scales else FLAT
+
+    def steepness(self, at: Evaluation) -> float:
+        """The largest slope inside the bounds."""
+        return float(np.abs(_inner(self.choices, at)).max(initial=0.0))
+
     def level(self, at: Evaluation) -> bool:
-        """Whether the slope inside the bounds is as good as zero."""
-        return bool(np.abs(_inner(self.choices, at)).max(initial=0.0) <= self.flat)
+        """Whether the slope is as good as zero."""
+        return self.steepness(at) <= self.flat
 
     def frozen(self, at: Evaluation) -> "FrozenLikelihood":
         """The evidence of scales as if the likelihood were the quadratic of one evaluation."""
         priors = self.choices.prior
         assert isinstance(priors, ScaledPriors)
-        return FrozenLikelihood(priors, at.theta[: priors.n_scales], at.found, at.mode_slope)
+        concave = self.objective(at.theta).likelihood.log_concave
+        return FrozenLikelihood(priors, at.theta[: priors.n_scales], at.found, at.mode_slope, concave=concave)
 
     def found(self, theta: Array) -> Approximation:
         """Inference at θ."""
@@ -461,7 +505,7 @@ def _status(surface: _Surface, best: Evaluation) -> Status:
     choices = surface.choices
     if not best.found.status.good:
         return best.found.status
-    if np.abs(_inner(choices, best)).max(initial=0.0) > STEEP * max(surface.flat, ROUNDING * abs(best.value)):
+    if surface.steepness(best) > STEEP * max(surface.flat, FLAT, ROUNDING * abs(best.value)):
         return Status.SCALES_NOT_FOUND
     low, high = np.array(choices.bounds).T
     at_bound = (best.theta <= low + AT_BOUND) | (best.theta >= high - AT_BOUND)
@@ -477,11 +521,12 @@ def _scales_integrated(frozen: FrozenLikelihood, theta: Array) -> float:
         value, slope = frozen(theta)
         return -value - _log_normal(theta), -slope + theta / SCALE_SPREAD**2
 
-    start = np.where((theta > LOG_SCALE_BOUNDS[0]) & (theta < LOG_SCALE_BOUNDS[1]), theta, 0.0)
-    mode = _lowest(loss, start, [LOG_SCALE_BOUNDS] * len(theta), {})
+    low, high = np.array(frozen.bounds).T
+    start = np.clip(np.where((theta > LOG_SCALE_BOUNDS[0]) & (theta < LOG_SCALE_BOUNDS[1]), theta, 0.0), low, high)
+    mode = _lowest(loss, start, frozen.bounds, {})
     steps = DIFFERENCE * np.eye(len(mode))
-    H = np.array([loss(mode + h)[1] - loss(mode - h)[1] for h in steps]) / (2 * DIFFERENCE)
     try:
+        H = np.array([loss(mode + h)[1] - loss(mode - h)[1] for h in steps]) / (2 * DIFFERENCE)
         precision = PSD.of((H + H.T) / 2, "the curvature of the evidence in log scales")
     except NotPositiveDefinite:  # no maximum inside: the prior's own width is all that is known
         precision = PSD.diagonal(np.full(len(mode), SCALE_SPREAD**-2.0))
@@ -490,7 +535,7 @@ def _scales_integrated(frozen: FrozenLikelihood, theta: Array) -> float:
         return -loss(mode)[0] - float(around.logpdf(mode))
     points, log_weights = _product_nodes(len(mode))
     at = mode + points @ precision.inverse_root
-    heights = np.array([-loss(np.clip(it, *LOG_SCALE_BOUNDS))[0] for it in at])
+    heights = np.array([-loss(np.clip(it, low, high))[0] for it in at])
     return float(log_sum_exp(log_weights + heights - around.logpdf(at)))
 
 
