@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from credibly.inference import leave_one_out
+from credibly.inference.gaussian import Scores
 from credibly.inference.leave_one_out import (
     cavities,
     class_cavities,
@@ -15,7 +15,6 @@ from credibly.inference.leave_one_out import (
     log_power_left_out,
     matched_cavities,
 )
-from credibly.inference.posterior import Scores
 from credibly.model.likelihoods import BernoulliLogit, BernoulliProbit, Categorical
 from credibly.model.likelihoods.label_noise import NoisyCategorical
 from helpers import UnitGaussian
@@ -98,12 +97,12 @@ def test_rows_that_count_several_times_are_integrated(w):
         assert_allclose(found, log_left_out(logit, Y, cavity), rtol=1e-7)
 
 
-def test_cavities_that_do_not_settle_are_none(monkeypatch):
-    """Failure must not look like a prediction."""
-    monkeypatch.setattr(leave_one_out, "MATCHINGS", 1)
-    found = matched_cavities(BernoulliLogit(), Y, Scores(M, V))
-    assert np.isnan(found.mean).all() and np.isnan(found.variance).all()
-    assert np.isnan(log_left_out(BernoulliLogit(), Y, found)).all()
+def test_moments_that_no_cavity_has_are_none():
+    """Failure must not look like a prediction: a product with N(y | f, 1) has a variance below one."""
+    one, y = UnitGaussian(), np.array([0.2, 0.7])
+    found = matched_cavities(one, y, Scores(np.array([0.1, 0.3]), np.array([1.5, 0.5])))
+    assert np.isnan(found.mean).tolist() == np.isnan(found.variance).tolist() == [True, False]
+    assert np.isnan(log_left_out(one, y, found)).tolist() == [True, False]
 
 
 def test_a_recorded_class_left_out_is_the_true_one_kept_or_another_flipped():

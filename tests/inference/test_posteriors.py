@@ -1,23 +1,20 @@
-"""Posteriors in print, and what they refuse to answer."""
+"""Posteriors of functions in print, and what they refuse to answer."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 
 from credibly.errors import InputError
-from credibly.inference.drawn_posterior import drawn_posterior
-from credibly.inference.frame import Frame
 from credibly.inference.function_posterior import FunctionPosterior
 from credibly.inference.function_target import FunctionTarget
-from credibly.inference.importance import FIRST_PAIRS, Pairs, correct
+from credibly.inference.gaussian import Scores
 from credibly.inference.latent import LatentGaussian, Precision
 from credibly.inference.latent_laplace import Latents, laplace_latents
 from credibly.inference.latent_softmax import ClassGaussian, ClassPrecision
 from credibly.inference.one_vs_rest import OneVsRestGaussian, OneVsRestLatents
-from credibly.inference.posterior import Gaussian, Scores, WeightPosterior
 from credibly.kernels import RBF, Constant
 from credibly.model.likelihoods import threshold_likelihood
-from credibly.numerics.linalg import PSD
 from credibly.predictive import OneVsRestPredictive
 
 PROBIT = threshold_likelihood("probit")
@@ -28,9 +25,6 @@ KERNEL = 2.0 * RBF(0.8)
 
 def against_the_rest(code: int):
     return laplace_latents(Latents(KERNEL(X), (Y == code).astype(float), PROBIT))
-
-
-# --- functions ----------------------------------------------------------------------------------------------
 
 
 def test_posteriors_of_functions_in_print():
@@ -54,10 +48,12 @@ def test_a_variance_that_rounding_has_eaten_is_refused():
     assert_allclose(FunctionPosterior(np.zeros(1), at, (small,), q).scores(at).variance, 0.8)  # 1/(¼ + 1)
 
 
-def test_the_log_likelihood_of_a_function_is_that_of_its_latents():
+def test_the_density_of_a_function_is_that_of_its_latents_and_of_white_coordinates():
     found = against_the_rest(1)
     target = FunctionTarget((KERNEL,), X, (Y == 1).astype(float), PROBIT, found.posterior)
-    assert_allclose(target.log_likelihood, PROBIT.log_prob((Y == 1).astype(float), found.mean).sum(), rtol=1e-9)
+    u = target.q.mean
+    log_likelihood = PROBIT.log_prob((Y == 1).astype(float), found.mean).sum()
+    assert_allclose(target.log_joints(u[None]), [log_likelihood + norm.logpdf(u).sum()], rtol=1e-9)
 
 
 def test_each_class_against_the_rest_is_side_by_side_with_the_others():
@@ -73,46 +69,3 @@ def test_probabilities_at_the_mean_scores_are_normalised():
     scores = Scores(np.array([[0.5, -1.0, 0.2]]), np.full((1, 3, 3), 7.0))  # whatever the variances
     each = np.exp(PROBIT.log_prob(1.0, scores.mean))
     assert_allclose(np.exp(OneVsRestPredictive(PROBIT).plug_in(scores)), each / each.sum(), rtol=1e-13)
-
-
-# --- weights ------------------------------------------------------------------------------------------------
-
-
-def gaussian(size: int) -> Gaussian:
-    return Gaussian(np.zeros(size), PSD(np.eye(size)))
-
-
-def test_weights_up_to_a_constant_have_no_density():
-    contrast = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
-    q = WeightPosterior(gaussian(4), Frame(np.zeros(1), np.ones(1), True), contrast)
-    with pytest.raises(InputError, match="This posterior has no density: without a prior, softmax weights"):
-        q.logpdf(np.zeros(6))
-
-
-def test_draws_in_print():
-    around = WeightPosterior(gaussian(2), Frame(np.zeros(1), np.ones(1), True), np.eye(1))
-    drawn = drawn_posterior(around, np.zeros((5, 2)), np.full(5, -np.log(5)))
-    assert repr(drawn) == "DrawnPosterior(M=2)"
-
-
-def test_draws_that_are_all_from_q_are_their_own():
-    pairs = Pairs(np.zeros(1), np.ones((3, 1)), np.zeros((2, 3)))
-    assert pairs.own is pairs
-
-
-class Exact:
-    """A posterior that q is."""
-
-    q = gaussian(2)
-
-    def log_joints(self, steps):
-        return np.stack([self.q.logpdf(steps), self.q.logpdf(-steps)]) - 3.0
-
-
-def test_the_correction_of_what_is_exact_is_reported_once_and_changes_nothing():
-    reports = []
-    found = correct(np.random.default_rng(0), Exact(), report=reports.append)
-    assert reports == [found]
-    assert len(found.pairs.steps) <= FIRST_PAIRS
-    assert_allclose(found.log_evidence, -3.0, rtol=1e-14)
-    assert found.khat == 0.0
