@@ -146,7 +146,8 @@ class LinearModel(ExportMixin, BaseEstimator):
     def _update(self, training: AnyTraining, log_constant: float = 0.0) -> None:
         """The posterior so far becomes the prior of these rows."""
         before, data = self.fit_, self._described(training, log_constant)
-        after = update_linear(before, data, self._report)
+        spec = replace(before.spec, inference=self.inference, tol=self.tol, max_iter=int(self.max_iter))  # as set now
+        after = update_linear(replace(before, spec=spec), data, self._report)
         if not hasattr(self, "_drift"):
             self._drift = None if self._data is None or before.spec.flat else first_drift(before, self._data)
         if self._drift is not None and isinstance(data.rows, MemoryRows):

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.fit import LinearFit
+from credibly.inference.linear.fit import FILTERS, LinearFit
 from credibly.inference.linear.glm import averages_exist
 from credibly.inference.linear.objective import Objective
 from credibly.inference.linear.posterior import WeightPosterior
@@ -64,7 +64,9 @@ class Drift(NamedTuple):
         )
 
     def and_more(self, fit: LinearFit, data: Data) -> "Drift":
-        """With the batch that took the posterior to this fit."""
+        """With the batch that took the posterior to this fit; a filter's rows are learnt the same in parts."""
+        if fit.rung in FILTERS:
+            return self
         pull = _pull(fit, data)
         if fit.rung == "laplace":
             return self._replace(pull=self.pull + pull)

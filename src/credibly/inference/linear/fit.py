@@ -535,6 +535,11 @@ def _fit(problem: Problem, best: Maximum, rung: str, modes: tuple[NoiseMode, ...
             drawn = np.exp(found.log_scales)
             resolved, scales = priors.resolved(np.log([drawn.mean()])), priors.unit * drawn
             shared = priors.shared(0.5 * np.log([np.mean(drawn**2)]))  # with the variance that it has over all draws
+    if rung == "adf_spherical":  # which starts from the nearest Gaussian with one variance
+        assert isinstance(prior, Gaussian)
+        prior = Spherical.project(prior)
+        before = WeightPosterior(prior, None, problem.design)
+        resolved = Normal(mean=before.mean, cov=before.cov)
     free = found.q
     if spec.flips is not None:  # the estimate of flips is their posterior mean
         assert isinstance(likelihood, LabelNoise | NoisyCategorical)
@@ -732,9 +737,13 @@ def _in_space_of_more(posterior: WeightPosterior, data: Data, spec: LinearSpec) 
 
 
 def update_linear(fit: LinearFit, data: Data, report: Report = silent) -> LinearFit:
-    """The fit after more rows: the posterior is the prior, what was learnt beside the weights stays."""
+    """The fit after more rows: the posterior is the prior, what was learnt beside the weights stays.
+
+    `fit.spec` may ask for another way of inference than the posterior is from.
+    """
     spec, before = fit.spec, fit.posterior
-    if isinstance(before, DrawnPosterior):
+    refuse_combinations(spec, data)
+    if isinstance(before, DrawnPosterior) or spec.inference == "exact":
         raise InputError(
             'partial_fit goes on from a Gaussian, and inference="exact" has draws. Fit again to all rows, or use '
             'inference="variational".'
@@ -759,7 +768,7 @@ def update_linear(fit: LinearFit, data: Data, report: Report = silent) -> Linear
         integrated_log_evidence=fit.integrated_log_evidence + after.log_evidence + data.log_constant,
         log_likelihood=fit.log_likelihood + after.log_likelihood + data.log_constant,
         rung=rung,
-        status=best.status,
+        status=_final_status(problem, best),
         steps=after.steps,
         decrement=after.decrement,
         n_rows=fit.n_rows + data.n_counted,
