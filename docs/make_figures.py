@@ -130,26 +130,24 @@ class Grid:
 
 
 def how_far() -> None:
-    """The posterior of one coefficient from twenty patients by four ways, and the error of probabilities."""
+    """The posterior of one coefficient from twenty patients by three Gaussians, and the error of probabilities."""
     data = load_breast_cancer()
     some = np.random.default_rng(0).permutation(len(data.data))[:20]
     x, y = data.data[some, :1], (data.target[some] == 0).astype(int)
-    fits = {way: BayesianLogisticRegression(inference=way).fit(x, y) for way in ("laplace", "skew", "ep")}
-    grid, at = Grid(fits["laplace"], x, y), np.linspace(6, 30, 121)
-    skewed = fits["skew"].posterior_.logpdf(grid.points.reshape(-1, 2)).reshape(grid.intercept.shape)
+    prior = BayesianLogisticRegression().fit(x, y).prior_
     shown = {
         "laplace": ("Laplace", BLUE, "--"),
-        "skew": ("skew", ORANGE, "-."),
+        "variational": ("variational", ORANGE, "-."),
         "ep": ("EP", GREEN, "-"),
     }
+    fits = {way: BayesianLogisticRegression(prior=prior, inference=way).fit(x, y) for way in shown}
+    grid, at = Grid(fits["laplace"], x, y), np.linspace(6, 30, 121)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     left.fill_between(grid.slope, grid.density(grid.exact), color=GREY, alpha=0.3, lw=0, label="exact")
     exact = grid.proba(grid.exact, at)
     for way, (name, colour, dashes) in shown.items():
         posterior = fits[way].posterior_
         density = norm.pdf(grid.slope, posterior.mean[0], posterior.std[0])
-        if way == "skew":
-            density = grid.density(grid.normalised(skewed))
         left.plot(grid.slope, density, color=colour, ls=dashes, lw=1.8, label=name)
         right.plot(at, fits[way].predict_proba(at[:, None])[:, 1] - exact, color=colour, ls=dashes, lw=1.8, label=name)
     right.axhline(0, color=GREY, alpha=0.5, lw=1)

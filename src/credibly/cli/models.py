@@ -19,6 +19,7 @@ from credibly import (
 )
 from credibly.errors import DataWarning, InputError
 from credibly.estimators.gaussian_process_plan import INFERENCES as PROCESS_INFERENCES
+from credibly.estimators.linear_base import LEARNT_PRIORS
 from credibly.inference.linear.spec import INFERENCES
 
 AUTO = "auto"
@@ -127,7 +128,7 @@ def _prior(text: str | None, *, generative: bool) -> Any:
         return UNSAID
     if generative:
         return _one_of(text, ("empirical", "reference"), "--prior of lda, qda and naive-bayes")
-    if text in ("empirical", "ard"):
+    if text in LEARNT_PRIORS:
         return text
     kind, _, numbers = text.partition(":")
     makers: dict[str, Callable[..., Any]] = {
@@ -140,8 +141,8 @@ def _prior(text: str | None, *, generative: bool) -> Any:
         return makers[kind](*([float(number) for number in numbers.split(",")] if numbers else []))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
-            "--prior must be empirical, ard, none, jeffreys, normal:SCALE (normal:2.5) or student:DF,SCALE "
-            f"(student:7,2.5); got {text!r}."
+            f"--prior must be {', '.join(LEARNT_PRIORS)}, none, jeffreys, normal:SCALE (normal:2.5) or "
+            f"student:DF,SCALE (student:7,2.5); got {text!r}."
         ) from error
 
 

@@ -37,7 +37,8 @@ Prior = Annotated[
     str | None,
     typer.Option(
         "--prior",
-        help="empirical (default), ard, normal:2.5, student:7,2.5, jeffreys, none; lda, qda, naive-bayes: reference.",
+        help="empirical (default), ard, hierarchical (with --inference exact), normal:2.5, student:7,2.5, jeffreys, "
+        "none; lda, qda, naive-bayes: reference.",
     ),
 ]
 Inference = Annotated[

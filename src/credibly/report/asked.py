@@ -107,11 +107,13 @@ def _prior(model: Any) -> str | None:
         words = "There is no prior: these are maximum-likelihood estimates, used in predictions as if they were known."
     elif isinstance(prior, Jeffreys):
         words = "The prior is Jeffreys' (Firth's bias reduction)."
-    elif isinstance(prior, str) and prior == "empirical":
+    elif isinstance(prior, str) and prior in ("empirical", "hierarchical"):
+        how = (
+            "that the data chose, by the evidence" if prior == "empirical" else "that was drawn along with the weights"
+        )
         words = (
             "The prior says that a step of one standard deviation in a column moves the score by "
-            f"{number(float(np.mean(model.prior_scale_)), 2)} or so, up or down: a scale that the data chose, by the "
-            "evidence."
+            f"{number(float(np.mean(model.prior_scale_)), 2)} or so, up or down: a scale {how}."
         )
     elif isinstance(prior, str):
         words = "The prior has a scale for each column, chosen by the evidence: columns may be switched off."
