@@ -305,9 +305,8 @@ class LinearClassifier(LabelNoiseMixin, ProbabilityMixin, ClassifierMixin, Hypot
         """Draws of the class probabilities, (size, n, K); in each draw all rows share their weights."""
         posterior, predictive = self.posterior_, self._predictive()
         rng = generator(self.random_state if random_state is None else random_state)
-        x = posterior.draws_of_free(rng, check_draws(size))
-        rows = self._rows(X, len(x))
-        p = rows.map(lambda block: np.moveaxis(predictive.proba(posterior.scores_of(block.X, x)), 0, 1))
+        rows, scores = self._rows(X, check_draws(size)), posterior.score_draws(rng, size)
+        p = rows.map(lambda block: np.moveaxis(predictive.proba(scores(block.X)), 0, 1))
         return np.moveaxis(p, 1, 0)
 
     def _predictive(self) -> Predictive:

@@ -47,7 +47,12 @@ from credibly.inference.linear.hyper import (
     integral_beside_peak,
     maximise,
 )
-from credibly.inference.linear.identifiability import refuse_collinear, refuse_infinite, singular_information
+from credibly.inference.linear.identifiability import (
+    refuse_collinear,
+    refuse_fewer_rows,
+    refuse_infinite,
+    singular_information,
+)
 from credibly.inference.linear.jeffreys import jeffreys
 from credibly.inference.linear.laplace import laplace, sample_sizes, stochastic_gradient
 from credibly.inference.linear.objective import Objective
@@ -369,6 +374,8 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
     refuse_combinations(spec, data)
     if worth_reducing(data, spec):
         return _in_row_space(data, spec, report)
+    if spec.flat:
+        refuse_fewer_rows(data, spec.shape(data).per_output)
     if spec.shape(data).total > spec.limits.largest_matrix:
         return _wide(data, spec, report)
     _refuse_beyond_memory(spec.shape(data).total)
@@ -726,14 +733,17 @@ def _given(theta: Array, found: Approximation) -> Maximum:
 # --- updates ------------------------------------------------------------------------------------------------
 
 
-def _in_space_of_more(posterior: WeightPosterior, data: Data, spec: LinearSpec) -> WeightPosterior:
-    """A posterior in the space of earlier rows, in that of more rows."""
+def _in_space_of_more(fit: LinearFit, data: Data) -> LinearFit:
+    """A fit in the space of earlier rows, in that of more rows."""
+    posterior, prior = fit.posterior, fit.prior
     space, design = posterior.row_space, posterior.design
-    assert space is not None
+    assert space is not None and isinstance(prior, Gaussian)
     larger = space.grown(all_rows(data.rows).X)
-    refuse_growth(larger, design.classes.n_classes, spec.limits.largest_matrix)
+    refuse_growth(larger, design.classes.n_classes, fit.spec.limits.largest_matrix)
     shared = None if posterior.shared is None else larger.embed(posterior.shared, space)
-    return WeightPosterior(larger.embed(posterior.free, space), shared, replace(design, standardization=larger))
+    design = replace(design, standardization=larger)
+    posterior = WeightPosterior(larger.embed(posterior.free, space), shared, design)
+    return replace(fit, posterior=posterior, prior=larger.embed(prior, space))
 
 
 def update_linear(fit: LinearFit, data: Data, report: Report = silent) -> LinearFit:
@@ -741,15 +751,15 @@ def update_linear(fit: LinearFit, data: Data, report: Report = silent) -> Linear
 
     `fit.spec` may ask for another way of inference than the posterior is from.
     """
-    spec, before = fit.spec, fit.posterior
-    refuse_combinations(spec, data)
-    if isinstance(before, DrawnPosterior) or spec.inference == "exact":
+    refuse_combinations(fit.spec, data)
+    if isinstance(fit.posterior, DrawnPosterior) or fit.spec.inference == "exact":
         raise InputError(
             'partial_fit goes on from a Gaussian, and inference="exact" has draws. Fit again to all rows, or use '
             'inference="variational".'
         )
-    if before.row_space is not None:
-        before = _in_space_of_more(before, data, spec)
+    if fit.posterior.row_space is not None:
+        fit = _in_space_of_more(fit, data)
+    spec, before = fit.spec, fit.posterior
     choices = Choices(lambda _: fit.likelihood, before.free)
     controls = Controls(spec.tol, spec.max_iter, report)
     problem = Problem(data, spec, fit.shape, before.design, choices, before.free.mean, None, controls)

@@ -32,8 +32,7 @@ PRIORS = 'prior="empirical", or Normal(scale=2.5)'
 def refuse_collinear(data: Data, objective: Objective) -> None:
     """Without a prior, linearly dependent columns leave the estimate undetermined: name them."""
     size = objective.design.standardization.size
-    if data.rows.n_rows < size:
-        _refuse_dependent(data, size, [])
+    refuse_fewer_rows(data, size)
     design = data.rows.through(objective.design.standardization.design)
     if isinstance(data.rows, MemoryRows) and data.rows.n_rows > 4 * ROWS_PER_WEIGHT * size:
         values = np.linalg.eigvalsh(_gram(design.sample(np.random.default_rng(0), ROWS_PER_WEIGHT * size)))
@@ -45,6 +44,12 @@ def refuse_collinear(data: Data, objective: Objective) -> None:
         labels = [*data.names, "the intercept"][:size]
         tied = [label for label, row in zip(labels, null, strict=True) if np.abs(row).max() > 1e-6]
         _refuse_dependent(data, size, tied)
+
+
+def refuse_fewer_rows(data: Data, size: int) -> None:
+    """Without a prior, fewer rows than weights of one score leave the estimate undetermined."""
+    if data.rows.n_rows < size:
+        _refuse_dependent(data, size, [])
 
 
 def _gram(design: Rows) -> Array:

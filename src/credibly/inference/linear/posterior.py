@@ -13,7 +13,9 @@ s     √K times the mean over classes, where only contrasts are free       (D,)
 ====  ==================================================================  =======
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from scipy.special import ndtr
@@ -93,8 +95,8 @@ class WeightPosterior:
     @property
     def _outside_classes(self) -> Array:
         """How classes go together outside of that space: each by itself, or less their mean, (K, K)."""
-        K = self.design.classes.n_classes
-        return np.eye(K) if K == 1 or self.shared is not None else centring(K)
+        classes = self.design.classes
+        return np.eye(classes.n_classes) if classes.identity or self.shared is not None else centring(classes.n_classes)
 
     @property
     def positive(self) -> Array:
@@ -178,6 +180,26 @@ class WeightPosterior:
     def draws_of_free(self, rng: np.random.Generator, size: int) -> Array:
         """`size` draws of the free weights, (size, J·D)."""
         return self.free.sample(rng, size)
+
+    def score_draws(self, rng: np.random.Generator, size: int) -> Callable[[DesignMatrix], Array]:
+        """Scores of any rows at `size` draws of all weights, less their mean over classes: a function to (size, n, K).
+
+        Rows share each draw, in the space of few rows also what lies outside of it.
+        """
+        x = self.draws_of_free(rng, size)
+        space = self.row_space
+        if space is None:
+            return partial(self.scores_of, x=x)
+        K, d = self.design.classes.n_classes, len(space.spread)
+        W: Array = self.to_weights(rng, x).reshape(size, K, -1)
+        W = (W - W.mean(axis=1, keepdims=True) if K > 1 else W).reshape(size * K, -1)
+
+        def scores(X: DesignMatrix) -> Array:
+            f = np.asarray(X @ W[:, :d].T)
+            f = f + W[:, d] if space.intercept else f
+            return f.reshape(X.shape[0], size, K).swapaxes(0, 1)
+
+        return scores
 
     def scores_of(self, X: DesignMatrix, x: Array) -> Array:
         """Scores of rows X at free weights x (S, J·D), less their mean over classes: (S, n, K)."""
