@@ -7,8 +7,6 @@ from sklearn.preprocessing import StandardScaler
 
 from credibly import BayesianLogisticRegression, GaussianProcessClassifier, Normal, plots
 from credibly.errors import InputError
-from credibly.inference import importance
-from credibly.plots import checks
 
 # --- k-hat --------------------------------------------------------------------------------------------------
 
@@ -24,10 +22,6 @@ def test_values_are_sorted_and_coloured_by_the_limits():
     said = [text.get_text() for text in ax.get_legend().get_texts()]
     assert said == ["close: 3 rows", "can be corrected: 2 rows", "not reliable: 2 rows"]
     assert sorted(line.get_ydata()[0] for line in ax.lines[4:]) == [0.5, 0.7]
-
-
-def test_the_limits_are_those_of_certificates():
-    assert (checks.CLOSE, checks.RELIABLE) == (importance.CLOSE, importance.RELIABLE)
 
 
 def test_a_certificate_is_asked_for_its_rows(cancer):
