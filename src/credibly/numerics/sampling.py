@@ -118,7 +118,7 @@ class Chains:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # in `density`, too: what is not finite is rejected and counted
-def hamiltonian_chains(
+def hamiltonian_chains(  # noqa: PLR0913
     rng: np.random.Generator,
     density: Density,
     dim: int,

@@ -36,11 +36,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
 
 from credibly.errors import InputError
 from credibly.numerics import special
 from credibly.numerics.arrays import Array, Codes, row_blocks
-from credibly.numerics.averages import sigmoid_averages
+from credibly.numerics.averages import LOGISTIC_NORMALS, sigmoid_averages
 from credibly.numerics.quadrature import Rule, gauss_hermite, normal_points, trapezoid
 from credibly.numerics.settings import BLOCK_SIZES
 
@@ -82,16 +83,11 @@ _TINY = 1e-30  # a probability below this may have lost digits to underflow in s
 _TAIL_POINTS = 1024  # for such a probability: of what is below the error of all points the order of magnitude is enough
 
 
-class MomentRule(NamedTuple):
-    """How the averages for variational inference are taken."""
-
-    most_nodes: int  # of a product rule
-    points: int  # for rows that would need more
-    stretch: float  # how much wider spreads may be than for probabilities: nodes go with the log of an error
-
-
-MOMENTS = MomentRule(4096, 1024, 1.5)  # to 1e-4, where nodes suffice
-ROUGH_MOMENTS = MomentRule(256, 128, 4.0)  # to a per cent or so: for the way to an optimum, at a tenth of the cost
+# For averages of log p, in the directions that are left when all classes but one move together:
+_MOST_AXES = 2  # that get nodes: those of three and four classes
+_MOST_ON_AXIS = (1, 1536, 64)  # by the number of axes
+_MARGIN = 1.25  # on spreads: errors of 1e-8 instead of `_GOAL`
+_NARROW_SPREAD, _RESIDUAL_POINTS = 0.15, (128, 1024)  # below it, and beyond
 
 
 def log_softmax(m: ArrayLike, V: ArrayLike) -> Array:
@@ -161,79 +157,6 @@ def softmax(m: ArrayLike, V: ArrayLike) -> Array:
     return np.exp(log_softmax(m, V))
 
 
-class SoftmaxMoments(NamedTuple):
-    """Averages over the scores of one row: what variational inference needs of a softmax."""
-
-    log_sum: Array  # (n,), E[log Σ exp f]
-    proba: Array  # (n, K), E[p]
-    product: Array  # (n, K, K), E[ppᵀ]
-
-
-def softmax_moments(m: Array, V: Array, rule: MomentRule = MOMENTS) -> SoftmaxMoments:
-    r"""Averages of the log-sum-exp, of the softmax p and of its products over normal scores.
-
-    .. math:: E[\log \textstyle\sum_j e^{f_j}], \quad E[p], \quad E[p p^T], \qquad f \sim N(m, V)
-
-    Parameters
-    ----------
-    m : (n, K) float array
-        Means of the scores.
-    V : (n, K, K) float array
-        Covariances; positive semi-definite.
-    rule : MomentRule
-
-    Returns
-    -------
-    SoftmaxMoments
-
-    Notes
-    -----
-    A product rule, right to 1e-4, for rows that need at most 4,096 nodes. Else 1,024 fixed points, the
-    same for every row and at every call, mapped by a root of V that is a smooth function of it: averages are smooth
-    functions of m and V, and the slope of the average log-sum-exp in m is the average p, to rounding. Their error is
-    about 1e-3 for standard deviations of 1, and 1e-2 for 5.
-
-    Examples
-    --------
-    >>> moments = softmax_moments(np.zeros((1, 3)), np.zeros((1, 3, 3)))
-    >>> round(float(np.exp(moments.log_sum[0])), 12), moments.product[0, 0, 1].round(6)
-    (3.0, np.float64(0.111111))
-    """
-    lead, m, V = _rows(m, V)
-    n, K = m.shape
-    out = SoftmaxMoments(np.empty(n), np.empty((n, K)), np.empty((n, K, K)))
-    for rows, f, weights in score_nodes(m, V, rule):
-        top = f.max(axis=1, keepdims=True)
-        p = np.exp(f - top)
-        total = p.sum(axis=1, keepdims=True)
-        p /= total
-        out.log_sum[rows] = (top + np.log(total))[:, 0] @ weights
-        out.proba[rows] = p @ weights
-        out.product[rows] = (p * weights) @ p.swapaxes(1, 2)
-    return SoftmaxMoments(*(part.reshape(*lead, *part.shape[1:]) for part in out))
-
-
-def score_nodes(m: Array, V: Array, rule: MomentRule = MOMENTS, cells: int = 1) -> Iterator[tuple[Codes, Array, Array]]:
-    """Nodes of a rule for averages over normal scores, m (n, K) and V (n, K, K), some rows at a time.
-
-    Yields the numbers of rows, their scores at the nodes, (b, K, S), and the weights of those, (S,); `cells` is how
-    many numbers will be held for each score.
-    """
-    n, K = m.shape
-    points, weights = normal_points(rule.points, K - 1).T, np.full(rule.points, 1.0 / rule.points)
-    for block in row_blocks(n, K**2, BLOCK_SIZES.covariances):
-        B = _principal_axes(V[block])
-        counts = _node_counts(B / rule.stretch)
-        product = counts.prod(axis=1, dtype=float) <= rule.most_nodes
-        rest = np.flatnonzero(~product)
-        groups = [(rows, B[rows], *_grid(pattern)) for pattern, rows in _groups(counts, np.flatnonzero(product))]
-        groups.append((rest, _symmetric_root(V[block][rest]), points, weights))
-        for rows, root, nodes, node_weights in groups:
-            for part in row_blocks(len(rows), K * len(node_weights) * cells):
-                f = m[block][rows[part], :, None] + root[part] @ nodes
-                yield block.start + rows[part], f, node_weights
-
-
 def _rows(m: ArrayLike, V: ArrayLike) -> tuple[tuple[int, ...], Array, Array]:
     """Leading shape, and means (n, K) and covariances (n, K, K) of all rows."""
     m, V = np.asarray(m, dtype=float), np.asarray(V, dtype=float)
@@ -254,14 +177,6 @@ def _principal_axes(V: Array) -> Array:
     variance = np.where(variance > 0, variance, 0.0)  # rounding leaves zeros of either sign
     scaled: Array = (axes * np.sqrt(variance)[:, None, :])[:, :, :0:-1]
     return scaled
-
-
-def _symmetric_root(V: Array) -> Array:
-    """B (n, K, K−1) with B Bᵀ = V but for the common shift, a smooth function of V: the root in fixed contrasts."""
-    C = _contrasts(V.shape[-1])
-    variance, axes = np.linalg.eigh(C.T @ V @ C)
-    variance = np.where(variance > 0, variance, 0.0)
-    return np.asarray(C @ ((axes * np.sqrt(variance)[:, None, :]) @ axes.swapaxes(1, 2)))
 
 
 @lru_cache
@@ -392,3 +307,194 @@ def _log_with_tails(p: Array, m: Array, B: Array) -> Array:
         averaged = special.log_sum_exp(log_prob, axis=1) - np.log(_TAIL_POINTS)
         log_p[rows] = np.where(tiny[rows], averaged, log_p[rows])
     return log_p
+
+
+# --- log p of one class and its derivatives -----------------------------------------------------------------
+
+
+class AgainstOthers(NamedTuple):
+    """Average of log(1 + e^(a - shift)) over normal scores, and its first and second derivatives in their means."""
+
+    value: Array  # (n,)
+    gradient: Array  # (n, K)
+    hessian: Array  # (n, K, K)
+
+
+def softplus_of_others(y: Codes, m: Array, V: Array, shift: float = 0.0) -> AgainstOthers:
+    r"""Averages of the softplus of the log odds a of all other classes against class y, f ~ N(m, V).
+
+    .. math:: E[\log(1 + e^{a - c})], \qquad a = \log \textstyle\sum_{j \ne y} e^{f_j - f_y}, \qquad
+              \log p_y = -\log(1 + e^a)
+
+    Variational inference of a softmax needs them with shift c = 0, and with another where labels are flipped.
+
+    Parameters
+    ----------
+    y : (n,) int array
+        A class for each row.
+    m : (n, K) float array
+        Means of the scores.
+    V : (n, K, K) float array
+        Covariances; positive semi-definite.
+    shift : float
+        c.
+
+    Returns
+    -------
+    AgainstOthers
+
+    Notes
+    -----
+    Where all others move together, a moves with them, and the average is known: with their common t ~ N(0, τ²)
+    independent of what is left, and the logistic distribution a mixture of normals N(0, s_k²),
+
+    .. math:: E_t[\log(1 + e^{a + t})] = \textstyle\sum_k π_k \{a Φ(a/r_k) + r_k φ(a/r_k)\}, \qquad r_k^2 = τ^2 + s_k^2
+
+    K - 2 directions remain: none for two classes; evenly spaced or Gauss–Hermite nodes for three (errors of 1e-7, as
+    long as scores differ by some 100 standard deviations at most) and four (up to 3; 1e-4 up to 6); else points, the
+    same for every row and at every call. A root of the covariance that is a smooth function of it makes averages smooth
+    functions of m and V. First and second derivatives in m are those of the very sum that is the value. Errors of
+    1,024 points are about 1e-3 where standard deviations are 1, and grow with them.
+
+    References
+    ----------
+    Monahan & Stefanski 1992, Normal scale mixture approximations to F*(z) and computation of the logistic-normal
+    integral (Handbook of the Logistic Distribution, ch. 22).
+
+    Examples
+    --------
+    >>> value, slope, _ = softplus_of_others(np.array([0]), np.zeros((1, 3)), np.zeros((1, 3, 3)))
+    >>> np.exp(value).round(6), slope.round(6)  # 1/p, and the negative of the gradient of log p
+    (array([3.]), array([[-0.666667,  0.333333,  0.333333]]))
+    """
+    n, K = m.shape
+    out = AgainstOthers(np.empty(n), np.empty((n, K)), np.empty((n, K, K)))
+    for block in row_blocks(n, K**2, BLOCK_SIZES.covariances):
+        first = _class_first(K)[y[block]]
+        within = np.take_along_axis(m[block], first, axis=1)
+        ordered = V[block][np.arange(len(first))[:, None, None], first[:, :, None], first[:, None, :]]
+        found = _first_against_others(within, ordered, shift)
+        back = np.argsort(first, axis=1)
+        out.value[block] = found.value
+        out.gradient[block] = np.take_along_axis(found.gradient, back, axis=1)
+        out.hessian[block] = found.hessian[np.arange(len(back))[:, None, None], back[:, :, None], back[:, None, :]]
+    return out
+
+
+def _first_against_others(m: Array, V: Array, shift: float) -> AgainstOthers:
+    """The same for the first class of each row."""
+    n, K = m.shape
+    lines, variance = _residual_axes(V)
+    d = m[:, 1:] - m[:, :1]
+    out = AgainstOthers(np.empty(n), np.empty((n, K)), np.empty((n, K, K)))
+    which = np.column_stack([_residual_counts(lines), variance > _WIDE_VARIANCE])
+    for pattern, rows in _groups(which, np.arange(n)):
+        z, weights = _residual_nodes(pattern[:-1], K - 2)
+        normals = _FEW_NORMALS if pattern[-1] else _NORMALS
+        for part in row_blocks(len(rows), (K - 1) * len(weights)):
+            some = rows[part]
+            f = d[some, :, None] + lines[some] @ z  # (b, K-1, S), scores less that of the first class
+            top = f.max(axis=1)
+            f -= top[:, None]
+            np.exp(f, out=f)
+            total = f.sum(axis=1)
+            f /= total[:, None]  # shares of the others among themselves
+            value, slope, bend = _smooth_softplus(top + np.log(total) - shift, variance[some, None], normals)
+            out.value[some] = value @ weights
+            slope *= weights
+            bend *= weights
+            gradient = np.matmul(f, slope[:, :, None])[:, :, 0]
+            out.gradient[some, 0], out.gradient[some, 1:] = -gradient.sum(axis=1), gradient
+            out.hessian[some] = _bordered((f * (bend - slope)[:, None]) @ f.swapaxes(1, 2), f @ bend[:, :, None])
+    return out
+
+
+def _bordered(H: Array, by_first: Array) -> Array:
+    """A Hessian in all scores, whose rows add to zero, from its part off the diagonal, with that of the first class."""
+    n, J = H.shape[:2]
+    out = np.empty((n, J + 1, J + 1))
+    out[:, 1:, 1:] = H
+    out[:, 1:, :1], out[:, :1, 1:] = -by_first, -by_first.swapaxes(1, 2)
+    k = np.arange(J + 1)
+    out[:, k, k] = 0.0
+    out[:, k, k] = -out.sum(axis=2)
+    return out
+
+
+def _residual_axes(V: Array) -> tuple[Array, Array]:
+    """How the others move against the first class: freely in K - 2 directions, (n, K-1, K-2), and together, τ² (n,).
+
+    With e the contrasts of the others, E their covariance, and t the mean of the others less the first, t is regressed
+    on e: what is left of t is independent of e.
+    """
+    n, K = V.shape[:2]
+    J = K - 1
+    average = np.append(-1.0, np.full(J, 1.0 / J))
+    with_mean = V @ average  # covariances of all scores with t
+    spread = with_mean @ average
+    if J == 1:
+        return np.empty((n, 1, 0)), np.maximum(spread, 0.0)
+    C = _contrasts(J)
+    variance, axes = np.linalg.eigh(C.T @ V[:, 1:, 1:] @ C)
+    known = variance > _ROUNDED**2 * np.abs(V).max(axis=(1, 2))[:, None]
+    sd = np.sqrt(np.where(known, variance, 1.0))
+    along = (axes.swapaxes(1, 2) @ (with_mean[:, 1:] @ C)[:, :, None])[:, :, 0]
+    regression = (axes @ np.where(known, along / sd, 0.0)[:, :, None]).swapaxes(1, 2)  # (n, 1, J-1)
+    root = (axes * np.where(known, sd, 0.0)[:, None, :]) @ axes.swapaxes(1, 2)
+    return np.asarray(C @ root + regression), np.maximum(spread - (regression**2).sum(axis=(1, 2)), 0.0)
+
+
+def _residual_counts(lines: Array) -> Codes:
+    """Nodes on each axis for three and four classes, (n, K-2); one number of points for more, (n, 1)."""
+    r = lines.shape[2]
+    spreads = _spreads(np.concatenate([lines, np.zeros((len(lines), 1, r))], axis=1))
+    if r > _MOST_AXES:
+        return np.where(spreads.max(axis=1, keepdims=True) < _NARROW_SPREAD, *_RESIDUAL_POINTS)
+    counts: Codes = _COUNTS[np.minimum(np.searchsorted(_SPREADS, _MARGIN * spreads), len(_COUNTS) - 1)]
+    return np.minimum(counts, _MOST_ON_AXIS[r])
+
+
+@lru_cache(maxsize=256)
+def _residual_nodes(pattern: tuple[int, ...], r: int) -> tuple[Array, Array]:
+    """Nodes (r, S) and weights (S,) of the directions that are left."""
+    if r <= _MOST_AXES:
+        return _grid(pattern) if r else (np.empty((0, 1)), np.ones(1))
+    (size,) = pattern
+    return normal_points(size, r).T, np.full(size, 1.0 / size)
+
+
+def _smooth_softplus(a: Array, variance: Array, normals: tuple[Array, Array]) -> tuple[Array, Array, Array]:
+    """E[log(1 + e^(a + t))], t ~ N(0, variance), and its first and second derivative in a."""
+    value, slope, bend = np.zeros((3, *a.shape))
+    for weight, own in zip(*normals, strict=True):
+        r = np.sqrt(variance + own)
+        z = a / r
+        slope += weight * ndtr(z)
+        np.multiply(z, z, out=z)
+        z *= -0.5
+        np.exp(z, out=z)
+        z *= weight / np.sqrt(2.0 * np.pi)
+        bend += z / r
+        z *= r
+        value += z
+    value += a * slope
+    return value, slope, bend
+
+
+def _fewer(weights: Array, variances: Array, n: int) -> tuple[Array, Array]:
+    """The Gauss rule of n nodes for a mixture over variances: the same moments, up to order 2n - 1."""
+    krylov = np.sqrt(weights)[:, None] * np.vander(variances, n, increasing=True)
+    Q = np.linalg.qr(krylov)[0]
+    nodes, axes = np.linalg.eigh((Q.T * variances) @ Q)
+    return axes[0] ** 2, nodes
+
+
+_WIDE_VARIANCE = 9.0  # from here on a mixture of four normals is a logistic distribution to 1e-7
+_NORMALS = (LOGISTIC_NORMALS[0], LOGISTIC_NORMALS[1] ** 2)
+_FEW_NORMALS = _fewer(*_NORMALS, 4)
+
+
+@lru_cache
+def _class_first(K: int) -> Codes:
+    """For each class the order of all in which it is first, (K, K)."""
+    return np.array([[y, *(k for k in range(K) if k != y)] for y in range(K)])

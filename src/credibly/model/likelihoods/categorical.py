@@ -8,7 +8,6 @@ import numpy as np
 from credibly.model.likelihoods.base import Averaged
 from credibly.numerics import softmax_averages
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.softmax_averages import MOMENTS, MomentRule
 from credibly.numerics.special import log_softmax
 
 
@@ -91,20 +90,15 @@ class Categorical:
         """log E[softmax(f)], f ~ N(m, V): (n, K); the errors are those of `numerics.softmax_averages`."""
         return softmax_averages.log_softmax(m, V)
 
-    def averaged(self, y: Codes, m: Array, V: Array, rule: MomentRule = MOMENTS) -> Averaged:
+    def averaged(self, y: Codes, m: Array, V: Array) -> Averaged:
         r"""Averages of log p(y | f), its gradient (n, K) and its curvature (n, K, K), f ~ N(m, V).
 
         .. math:: \nabla_m E[\log p] = E[\mathrm{grad}], \qquad 2 \nabla_V E[\log p] = -E[\mathrm{curvature}]
 
-        Nodes or fixed points as in `softmax_averages.softmax_moments`.
+        The errors are those of `softmax_averages.softplus_of_others`.
         """
-        log_sum, proba, product = softmax_averages.softmax_moments(m, V, rule)
-        label = np.asarray(y)[..., None]
-        log_prob = np.take_along_axis(m, label, axis=-1)[..., 0] - log_sum
-        grad = -proba
-        np.put_along_axis(grad, label, 0.0, axis=-1)
-        np.put_along_axis(grad, label, -grad.sum(axis=-1, keepdims=True), axis=-1)  # 1 − p_y, which would cancel
-        return Averaged(log_prob, grad, _with_zero_sums(-product))
+        value, gradient, hessian = softmax_averages.softplus_of_others(np.asarray(y), m, V)
+        return Averaged(-value, -gradient, hessian)
 
 
 def _with_zero_sums(W: Array) -> Array:

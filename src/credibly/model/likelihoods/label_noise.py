@@ -22,7 +22,7 @@ from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slo
 from credibly.model.likelihoods.categorical import Categorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.averages import LabelAverages, Tilted
-from credibly.numerics.softmax_averages import MOMENTS, MomentRule, score_nodes
+from credibly.numerics.softmax_averages import softplus_of_others
 from credibly.numerics.special import log_softmax
 
 
@@ -265,16 +265,20 @@ class NoisyCategorical:
         r, d = at.kept[..., None, None], at.direction
         return np.asarray(r * self.base.curvature(at.proba) - r * (1 - r) * d[..., :, None] * d[..., None, :])
 
-    def averaged(self, y: Codes, m: Array, V: Array, rule: MomentRule = MOMENTS) -> Averaged:
-        """Averages of log p(y | f), its gradient (n, K) and its curvature (n, K, K) over f ~ N(m, V), at nodes."""
-        n, K = m.shape
-        log_prob, grad, curvature = np.empty(n), np.empty((n, K)), np.empty((n, K, K))
-        for rows, f, weights in score_nodes(m, V, rule, cells=K):
-            at = self.expand(np.asarray(y)[rows, None], f.swapaxes(1, 2))
-            log_prob[rows] = at.log_prob @ weights
-            grad[rows] = np.einsum("nsk,s->nk", at.grad, weights)
-            curvature[rows] = np.einsum("nsjk,s->njk", self.curvature(at), weights)
-        return Averaged(log_prob, grad, curvature)
+    def averaged(self, y: Codes, m: Array, V: Array) -> Averaged:
+        r"""Averages of log p(y | f), its gradient (n, K) and its curvature (n, K, K) over f ~ N(m, V).
+
+        With a the log odds of all other classes against y, and the shares κ of p_y and φ = ε/(K-1) of all labels,
+
+        .. math:: \log p(y \mid f) = \log(κ + φ) + \log(1 + e^{a - c}) - \log(1 + e^a), \qquad c = \log(1 + κ/φ)
+        """
+        if self.flip == 0:
+            return self.base.averaged(y, m, V)
+        kept, y = 1 - self.flip - self._floor, np.asarray(y)
+        up = softplus_of_others(y, m, V, shift=float(np.log1p(kept / self._floor)))
+        down = softplus_of_others(y, m, V)
+        value, gradient, hessian = (over - under for over, under in zip(up, down, strict=True))
+        return Averaged(np.log1p(-self.flip) + value, gradient, -hessian)
 
     def information(self, f: Array) -> Array:
         r"""The curvature expected over labels, :math:`\sum_y q_y r_y^2 d_y d_y^T`, (n, K, K)."""

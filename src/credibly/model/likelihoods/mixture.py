@@ -20,7 +20,7 @@ from credibly.errors import InputError
 from credibly.model.likelihoods.base import Likelihood, Slopes
 from credibly.model.likelihoods.thresholds import sign
 from credibly.numerics.arrays import Array, Codes
-from credibly.numerics.averages import LabelAverages, Tilted, tilted_probit
+from credibly.numerics.averages import LOGISTIC_NORMALS, LabelAverages, Tilted, tilted_probit
 from credibly.numerics.special import (
     log_mills_ratio,
     log_normal_cdf,
@@ -207,29 +207,5 @@ def _average(r: Array, g: Array) -> Array:
     return np.asarray(top[..., 0] + (r * (g - top)).sum(axis=-1))
 
 
-LOGISTIC_MIXTURE = NormalMixture(
-    weights=[
-        0.0028722011946605646,
-        0.046727322561286894,
-        0.18242067759760705,
-        0.30663707467878154,
-        0.28080256253978253,
-        0.14434457626640215,
-        0.03417590738913849,
-        0.002019677772340761,
-    ],
-    means=[0.0] * 8,
-    scales=[
-        0.7273283166236646,
-        0.9339715183016577,
-        1.186803129095106,
-        1.5088376609960932,
-        1.9253356610291685,
-        2.463482059591567,
-        3.1610969648756724,
-        4.112262921011348,
-    ],
-)
-"""The logistic distribution as eight zero-mean normals; their distribution functions differ by 5e-9 at most.
-
-The fit, to the largest difference, is made again by a slow test of ``tests/model/test_thresholds.py``."""
+LOGISTIC_MIXTURE = NormalMixture(LOGISTIC_NORMALS[0], np.zeros(len(LOGISTIC_NORMALS[0])), LOGISTIC_NORMALS[1])
+"""The logistic distribution as eight zero-mean normals; their distribution functions differ by 5e-9 at most."""
