@@ -24,12 +24,11 @@ from credibly import (
 )
 from credibly.class_conditionals import Bernoulli
 from credibly.diagnostics import SBC, Simulator, sbc
-from credibly.diagnostics.simulated_models import _draw_labels, _prior_weights, simulator_of
+from credibly.diagnostics.simulated_models import _draw_labels, simulator_of
 from credibly.errors import InputError
 from credibly.kernels import RBF, Constant, White
 from credibly.model.likelihoods import BernoulliLogit, Categorical
 from credibly.model.likelihoods.label_noise import NoisyCategorical
-from credibly.model.priors import WeightShape
 from credibly.priors import Beta, NormalInverseWishart
 from helpers import some
 
@@ -198,13 +197,14 @@ def rows_for(name):
 
 def test_weights_are_drawn_from_the_prior():
     """20 000 draws: five standard errors of a mean, and of a variance."""
-    rng, shape = np.random.default_rng(0), WeightShape(2, 1, True)
+    rng, y = np.random.default_rng(0), (X[:, 0] > 0).astype(int)
     prior = Normal(mean=[1.0, 2.0, 3.0], cov=[[4.0, 1.0, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 0.25]])
-    w = np.array([_prior_weights(rng, prior, shape) for _ in range(20_000)])
+    w = BayesianLogisticRegression(prior=prior).fit(X, y).fit_.prior_draws(rng, 20_000)
     sd = np.sqrt(np.diag(prior.cov))
     assert (np.abs(w.mean(axis=0) - prior.mean) < 5 * sd / np.sqrt(20_000)).all()
     assert (np.abs(np.cov(w.T) - prior.cov) < 5 * np.outer(sd, sd) * np.sqrt(2 / 20_000)).all()
-    heavy = np.array([_prior_weights(rng, StudentT(df=3, scale=[2.0, 0.5]), shape) for _ in range(5000)])
+    student = StudentT(df=3, scale=[2.0, 0.5])
+    heavy = BayesianLogisticRegression(prior=student, inference="laplace").fit(X, y).fit_.prior_draws(rng, 5000)
     for column, scale in zip(heavy.T, (2.0, 0.5, 10.0), strict=True):
         assert kstest(column / scale, student_t(3).cdf).pvalue > 1e-4
 

@@ -29,6 +29,7 @@ from credibly import (
 from credibly.errors import DataWarning, InputError, NotDefinedError
 from credibly.export import to_arviz
 from credibly.export.arviz import import_arviz
+from credibly.inference.linear.fit import with_flips
 from credibly.kernels import RBF, White
 from credibly.tables import TableModel
 
@@ -192,16 +193,28 @@ def test_targets_are_drawn_with_their_mean():
     assert (np.abs(again.mean(axis=0) - model.predict(X)) <= error).all()
 
 
-@pytest.mark.parametrize("prior", ["empirical", Normal(scale=[1.0, 2.0, 3.0]), StudentT(df=30.0, scale=2.0)])
+@pytest.mark.parametrize(
+    "prior",
+    [
+        "empirical",
+        Normal(scale=[1.0, 2.0, 3.0]),
+        Normal(scale=2.0, standardized=True),
+        StudentT(df=30.0, scale=2.0),
+        StudentT(df=30.0, scale=2.0, standardized=True),
+    ],
+    ids=repr,
+)
 def test_the_prior_is_drawn_too(prior):
     X, y = cancer()
     model = BayesianLogisticRegression(prior=prior).fit(X, y)
     data = to_arviz(model, random_state=2)
     w = np.column_stack([flat(data.prior["coef"]), flat(data.prior["intercept"])])
     if isinstance(prior, StudentT):
-        std = np.array([2.0, 2.0, 2.0, 10.0]) * np.sqrt(30 / 28)
+        unit = X.to_numpy().std(axis=0) if prior.standardized else np.ones(3)
+        at_means = X.to_numpy().mean(axis=0) * 2.0 / unit if prior.standardized else np.zeros(3)
+        std = np.append(2.0 / unit, np.hypot(10.0, np.linalg.norm(at_means))) * np.sqrt(30 / 28)
     else:
-        std = np.sqrt(np.diag(model.prior_.moments(model._shape).cov))
+        std = np.sqrt(np.diag(model.prior_.moments(model.fit_.shape).cov))
     assert_moments(w, 0.0, std)
 
 
@@ -223,7 +236,7 @@ def test_label_noise_that_is_estimated_is_drawn_with_the_weights(noise):
         directions = data.posterior["label_noise"].coords["flip"].values.tolist()
         assert directions == ["benign recorded as malignant", "malignant recorded as benign"]
     assert (flips >= 0).all() and (flips < 0.5).all()
-    belief, joint = model._joint
+    belief, joint = model.fit_.spec.flips, with_flips(model.fit_)
     both = flips.reshape(len(flips), -1)
     theta = np.log(2 * both[:, 0]) - np.log1p(-2 * both[:, 0])  # the first flip probability is free in all cases
     variance = np.linalg.solve(joint.precision.matrix, np.eye(joint.mean.size))[-belief.n_free, -belief.n_free]
@@ -464,7 +477,7 @@ def test_what_cannot_be_drawn_is_refused_with_the_reason():
 
 def test_a_model_exports_itself_and_says_what_it_is():
     X, y = cancer()
-    model = BayesianLogisticRegression().fit(X, y)
+    model = BayesianLogisticRegression(inference="laplace").fit(X, y)
     data = model.to_arviz(draws=7, chains=2, random_state=0)
     assert data.posterior["coef"].shape == (2, 7, 3)
     assert data.posterior.equals(to_arviz(model, draws=7, chains=2, random_state=0).posterior)

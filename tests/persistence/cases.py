@@ -102,7 +102,9 @@ PRIORS = {
     "normal": Normal(scale=2.0),
     "normal per column": Normal(scale=[1.0, 2.0, 3.0, np.float32(4.0)]),
     "normal with covariance": Normal(mean=np.zeros(4), cov=np.eye(4)),
+    "normal on standardized columns": Normal(scale=2.0, standardized=True),
     "student": StudentT(df=4),
+    "student on standardized columns": StudentT(df=4, standardized=True),
     "jeffreys": Jeffreys(),
 }
 for name, prior in PRIORS.items():
@@ -110,8 +112,12 @@ for name, prior in PRIORS.items():
 
 WIDE = np.random.default_rng(5).normal(size=(12, 1100)), np.arange(12) % 2
 add("logistic, more columns than rows", lambda: Fitted(BayesianLogisticRegression().fit(*WIDE), WIDE[0][:3], WIDE))
-for inference in ("ep", "skew", "auto", "adf", "adf_spherical"):
+for inference in ("laplace", "variational", "ep", "exact", "auto", "adf", "adf_spherical"):
     add(f"logistic by {inference}", partial(lambda it: two(BayesianLogisticRegression(inference=it)), inference))
+add(
+    "logistic by exact, hierarchical prior",
+    lambda: two(BayesianLogisticRegression(prior="hierarchical", inference="exact")),
+)
 for name, noise in {
     "number": 0.1,
     "pair": (0.1, 0.05),
@@ -131,8 +137,8 @@ for name, choices in {
 }.items():
     add(f"logistic, {name}", partial(lambda it: two(BayesianLogisticRegression(**it)), choices))
 for name, choices in {
-    "laplace": {},
-    "skew": {"inference": "skew"},
+    "laplace": {"inference": "laplace"},
+    "exact": {"inference": "exact", "prior": Normal(1.0)},
     "auto": {"inference": "auto"},
     "label noise": {"label_noise": 0.1},
     "estimated label noise": {"label_noise": "estimate", "prior": Normal(1.0)},
@@ -185,7 +191,6 @@ THRESHOLDS = {
     **{name: name for name in ("logistic", "normal", "cauchy", "gumbel", "gumbel_max", "loglog")},
     "student": StudentT(df=4),
     "mixture": NormalMixture([0.5, 0.5], [-1.0, 1.0], [1.0, 2.0]),
-    "learnt mixture": NormalMixture([0.5, 0.5], [-1.0, 1.0], [1.0, 2.0], learn=True),
     "scipy t": scipy.stats.t(4),
     "scipy norm": scipy.stats.norm(loc=1.0, scale=2),
     "scipy laplace": scipy.stats.laplace(),

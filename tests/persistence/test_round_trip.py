@@ -89,7 +89,7 @@ LEARNING = (
     "NaiveBayes",
     "GenerativeClassifier of",
 )
-ONCE = ("labels are", "flat", "skew", "auto", "missing cells", "learnt mixture")
+ONCE = ("labels are", "flat", "exact", "auto", "missing cells")
 
 
 @pytest.mark.parametrize("name", [it for it in CASES if it.startswith(LEARNING) and not any(no in it for no in ONCE)])

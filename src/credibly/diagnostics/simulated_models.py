@@ -13,7 +13,7 @@ from sklearn.base import clone
 from credibly.diagnostics.simulation import Simulator
 from credibly.errors import InputError
 from credibly.numerics.arrays import AnyArray, Array, Codes
-from credibly.numerics.linalg import PSD, semidefinite_root
+from credibly.numerics.linalg import semidefinite_root
 from credibly.numerics.special import log_softmax
 
 TRIES = 1000  # data that lack a class are drawn again so often
@@ -50,9 +50,8 @@ def _check_settings(settings: dict[str, Any]) -> None:
         )
     if settings.get("parameters", "integrated") != "integrated":
         raise InputError(f"sbc needs parameters='integrated', which have a posterior; got {settings['parameters']!r}.")
-    noise = settings.get("label_noise", 0.0)
-    if isinstance(noise, str) or getattr(settings.get("threshold"), "learn", False):
-        raise InputError("sbc needs a fixed likelihood: label_noise as a number, and a threshold that is not learnt.")
+    if isinstance(settings.get("label_noise", 0.0), str):
+        raise InputError("sbc needs a fixed likelihood: give label_noise as a number.")
 
 
 def _fitted(model: Any, X: Any, classes: ArrayLike) -> Any:
@@ -115,7 +114,7 @@ def _weight_simulator(fitted: Any, X: Any) -> Simulator:
         return np.concatenate([w, _log_prob(likelihood, y, scores(w)).sum(axis=-1, keepdims=True)], axis=-1)
 
     def draw(rng: np.random.Generator) -> tuple[Array, Any, Codes]:
-        w = _prior_weights(rng, fitted.prior_, shape)
+        w = fitted.fit_.prior_draws(rng, 1)[0]
         y = _draw_labels(rng, likelihood, scores(w), len(classes))
         return with_likelihood(w, y), y, y
 
@@ -124,13 +123,6 @@ def _weight_simulator(fitted: Any, X: Any) -> Simulator:
         return with_likelihood(refit.posterior_.sample(rng, size), y)
 
     return Simulator(_until_all_classes(draw, len(classes)), posterior, _weight_names(fitted))
-
-
-def _prior_weights(rng: np.random.Generator, prior: Any, shape: Any) -> Array:
-    if hasattr(prior, "degrees"):
-        return np.asarray(prior.scales(shape) * rng.standard_t(prior.degrees, size=shape.total))
-    mean, cov = prior.moments(shape)
-    return np.asarray(mean + PSD.of(cov, "the covariance of the prior").factor @ rng.standard_normal(len(mean)))
 
 
 def _weight_names(fitted: Any) -> list[str]:

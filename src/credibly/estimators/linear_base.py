@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -110,7 +111,7 @@ class LinearModel(ExportMixin, BaseEstimator):
             seed = int(generator(self.random_state).integers(2**31))
         return LinearSpec(
             likelihood,
-            self.prior,
+            copy(self.prior),  # which may be given other arguments later; a fit may not
             self.inference,
             intercept=bool(self.fit_intercept),
             tol=self.tol,

@@ -18,19 +18,16 @@ from credibly.estimators.least_squares import LeastSquaresClassifier
 from credibly.estimators.linear_base import LinearModel
 from credibly.estimators.validation import Training, feature_names, read_columns, read_training
 from credibly.inference.function_posterior import LOST
-from credibly.inference.gaussian import Gaussian
 from credibly.inference.inducing_posterior import InducingPosterior
 from credibly.inference.latent import LatentGaussian
 from credibly.inference.linear.fit import LinearFit, with_flips
 from credibly.inference.linear.objective import log_probs
-from credibly.inference.linear.posterior import WeightPosterior
 from credibly.inference.linear.spec import Data
 from credibly.model.likelihoods import Likelihood
 from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
 from credibly.model.likelihoods.label_noise import NoisyCategorical
 from credibly.model.likelihoods.proportions import Binomial
-from credibly.model.priors import StudentT
 from credibly.numerics.arrays import AnyArray, Array, Codes
 from credibly.numerics.linalg import dense, is_sparse, semidefinite_root
 from credibly.numerics.special import log_softmax
@@ -260,11 +257,8 @@ def _named_weights(model: Any, w: Array, flips: Array | None) -> Group:
 def _linear_prior(model: Any, rng: np.random.Generator, size: int) -> Group:
     """Draws of the prior; none where it is flat or Jeffreys'."""
     fit: LinearFit = model.fit_
-    if isinstance(fit.prior, Gaussian):
-        w = WeightPosterior(fit.prior, fit.posterior.shared, fit.posterior.design).sample(rng, size)
-    elif isinstance(model.prior_, StudentT):
-        w = model.prior_.scales(model.fit_.shape) * rng.standard_t(model.prior_.degrees, (size, model.fit_.shape.total))
-    else:
+    w = fit.prior_draws(rng, size)
+    if w is None:
         return {}
     flips, belief = None, fit.spec.flips
     if belief is not None:

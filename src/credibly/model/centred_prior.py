@@ -1,21 +1,16 @@
 """Priors on very many slopes, without the matrix of all pairs of weights."""
 
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from credibly.model.priors import (
-    DEFAULT_INTERCEPT_SCALE,
-    DEFAULT_SCALE,
-    Moments,
-    Normal,
-    WeightShape,
-    one_vector_scales,
-)
+from credibly.model.priors import Moments, Normal, WeightShape, one_vector_scales
 from credibly.numerics.arrays import Array
 
 
+@dataclass(eq=False, repr=False)
 class CentredNormal(Normal):
     """Independent slopes, and an independent normal intercept *at one point* of the columns instead of at zero.
 
@@ -39,16 +34,7 @@ class CentredNormal(Normal):
            [-12., 136.]])
     """
 
-    def __init__(
-        self,
-        scale: ArrayLike = DEFAULT_SCALE,
-        intercept_scale: float = DEFAULT_INTERCEPT_SCALE,
-        point: ArrayLike = 0.0,
-        *,
-        mean: ArrayLike | None = None,
-    ) -> None:
-        super().__init__(scale, intercept_scale, mean=mean)
-        self.point = point
+    point: ArrayLike = 0.0
 
     def __repr__(self) -> str:
         return (

@@ -1,11 +1,11 @@
 """p(w): what is believed about the weights before the data.
 
 Layout of weights: one vector per class (one in all for two classes), slopes first, intercept last; K vectors are
-stacked class by class. All numbers are in the units of the data.
+stacked class by class. All numbers are in the units of the data, or of standardized columns where a prior says so.
 """
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -43,7 +43,38 @@ class Moments(NamedTuple):
     cov: Array  # (M, M)
 
 
-class Normal:
+class WeightPrior:
+    """What a user believes about weights: arguments as scikit-learn reads and sets them, such as ``prior__scale``.
+
+    Examples
+    --------
+    >>> StudentT(df=3).set_params(scale=1.0).get_params()
+    {'df': 3, 'scale': 1.0, 'intercept_scale': 10.0, 'standardized': False}
+    """
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments by name; `deep` has no meaning here."""
+        return {name: getattr(self, name) for name in _arguments(type(self))}
+
+    def set_params(self, **arguments: Any) -> Self:
+        """Change some of the arguments, in place."""
+        known = _arguments(type(self))
+        for name, value in arguments.items():
+            if name not in known:
+                raise InputError(
+                    f"{type(self).__name__} has no argument {name!r}; it has {', '.join(known) or 'none'}."
+                )
+            setattr(self, name, value)
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and _same_arguments(self, other)
+
+    __hash__ = None  # type: ignore[assignment]  # may hold arrays
+
+
+@dataclass(eq=False, repr=False)
+class Normal(WeightPrior):
     r"""A Gaussian prior on the weights, in the units of the data.
 
     .. math:: p(w) = N(w \mid m_0, S_0)
@@ -63,7 +94,8 @@ class Normal:
         Prior covariance of the same three sizes; d×d leaves the intercept to `intercept_scale`; what is given for
         one weight vector is shared by all K classes. Takes the place of `scale`.
     standardized : bool
-        Whether scales are for standardized columns, with the intercept at their means, instead of data units.
+        Whether `scale` is for standardized columns, and `intercept_scale` for the intercept at their means, instead of
+        data units. `mean` and `cov` are always in data units, and do not go together with it.
 
     References
     ----------
@@ -78,20 +110,12 @@ class Normal:
            [  0., 100.]])
     """
 
-    def __init__(
-        self,
-        scale: ArrayLike = DEFAULT_SCALE,
-        intercept_scale: float = DEFAULT_INTERCEPT_SCALE,
-        *,
-        mean: ArrayLike | None = None,
-        cov: ArrayLike | None = None,
-        standardized: bool = False,
-    ) -> None:
-        self.scale = scale
-        self.intercept_scale = intercept_scale
-        self.mean = mean
-        self.cov = cov
-        self.standardized = standardized
+    scale: ArrayLike = DEFAULT_SCALE
+    intercept_scale: float = DEFAULT_INTERCEPT_SCALE
+    _: KW_ONLY
+    mean: ArrayLike | None = None
+    cov: ArrayLike | None = None
+    standardized: bool = False
 
     def __repr__(self) -> str:
         if self.cov is not None or self.mean is not None:
@@ -99,11 +123,6 @@ class Normal:
             return f"Normal(mean=…, cov=…, {size} weights)"
         more = ", standardized=True" if self.standardized else ""
         return f"Normal(scale={_shown(self.scale)}, intercept_scale={self.intercept_scale}{more})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Normal) and _same_arguments(self, other)
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
 
     def moments(self, shape: WeightShape) -> Moments:
         """Mean and covariance of all weights of a model of this shape.
@@ -147,7 +166,8 @@ class Normal:
         raise InputError(f"prior covariance has shape {np.shape(self.cov)}; {_sizes(shape, '{0}×{0}', ' or ')}.")
 
 
-class StudentT:
+@dataclass(eq=False, repr=False)
+class StudentT(WeightPrior):
     r"""Independent Student-t beliefs about the weights, in the units of the data: large weights are rare, not excluded.
 
     .. math:: p(w_j) = t_ν(w_j / s_j) / s_j
@@ -178,27 +198,15 @@ class StudentT:
     array([ 2.5,  2.5, 10. ])
     """
 
-    def __init__(
-        self,
-        df: float = 7.0,
-        scale: ArrayLike = DEFAULT_SCALE,
-        intercept_scale: float = DEFAULT_INTERCEPT_SCALE,
-        *,
-        standardized: bool = False,
-    ) -> None:
-        self.df = df
-        self.scale = scale
-        self.intercept_scale = intercept_scale
-        self.standardized = standardized
+    df: float = 7.0
+    scale: ArrayLike = DEFAULT_SCALE
+    intercept_scale: float = DEFAULT_INTERCEPT_SCALE
+    _: KW_ONLY
+    standardized: bool = False
 
     def __repr__(self) -> str:
         more = ", standardized=True" if self.standardized else ""
         return f"StudentT(df={self.df}, scale={_shown(self.scale)}, intercept_scale={self.intercept_scale}{more})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, StudentT) and _same_arguments(self, other)
-
-    __hash__ = None  # type: ignore[assignment]  # may hold arrays
 
     @property
     def degrees(self) -> float:
@@ -213,7 +221,8 @@ class StudentT:
         return np.tile(one_vector_scales(self.scale, self.intercept_scale, shape), shape.n_outputs)
 
 
-class Jeffreys:
+@dataclass(eq=False, repr=False)
+class Jeffreys(WeightPrior):
     r"""The Jeffreys prior of the likelihood used: Firth's bias reduction for the logit.
 
     .. math:: p(w) \propto \sqrt{\det I(w)}
@@ -234,12 +243,6 @@ class Jeffreys:
 
     def __repr__(self) -> str:
         return "Jeffreys()"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Jeffreys)
-
-    def __hash__(self) -> int:
-        return hash(Jeffreys)
 
 
 @dataclass(frozen=True)
@@ -277,11 +280,13 @@ def _shown(scale: ArrayLike) -> Any:
     return scale if np.ndim(scale) == 0 else np.asarray(scale).tolist()
 
 
+def _arguments(kind: type[Any]) -> list[str]:
+    return [field.name for field in fields(kind)]
+
+
 def _same_arguments(mine: object, yours: object) -> bool:
-    return all(
-        np.array_equal(np.asarray(a, dtype=object), np.asarray(b, dtype=object))
-        for a, b in zip(vars(mine).values(), vars(yours).values(), strict=True)
-    )
+    pairs = ((getattr(mine, name), getattr(yours, name)) for name in _arguments(type(mine)))
+    return all(np.array_equal(np.asarray(a, dtype=object), np.asarray(b, dtype=object)) for a, b in pairs)
 
 
 def _sizes(shape: WeightShape, form: str, join: str) -> str:

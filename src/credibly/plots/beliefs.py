@@ -169,7 +169,8 @@ def _priors(last: Any, columns: list[int]) -> list[list[Density]]:
             "Of several classes only what differs between them is determined, and its prior density has no closed form "
             "for a StudentT prior; prior_posterior draws that of a Normal prior."
         )
-    scales = prior.scales(shape)
+    unit = last.fit_.posterior.design.columns.scale if prior.standardized else np.ones(shape.n_features)
+    scales = prior.scales(shape)[: shape.n_features] / unit
     return [[student(prior.degrees, float(scales[j]))] for j in columns]
 
 

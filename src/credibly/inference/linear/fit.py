@@ -159,6 +159,12 @@ class LinearFit:
         plus, minus = self.prior.hessian_roots(q.mean)
         return float(q.mean.size - ((q.root @ plus) ** 2).sum() + ((q.root @ minus) ** 2).sum())
 
+    def prior_draws(self, rng: np.random.Generator, size: int) -> Array | None:
+        """Draws of the weights before any rows, (size, M), in data units; None where the prior is no distribution."""
+        if self.prior is None:
+            return None
+        return WeightPosterior.to_weights(self.posterior, rng, self.prior.sample(rng, size))
+
     @property
     def n_identified(self) -> int:
         """Weights and parameters of the likelihood that rows can tell: what AIC and BIC count."""
@@ -607,7 +613,9 @@ def _in_row_space(data: Data, spec: LinearSpec, report: Report) -> LinearFit:
     """Fewer rows than weights: an ordinary problem in the space of the rows, exactly."""
     space, reduced, prior = in_row_space(data, spec)
     fit = fit_linear(reduced, replace(spec, prior=prior, limits=NO_LIMITS), report)
-    resolved = spec.prior
+    resolved = (
+        in_data_units(spec.prior, data.columns, spec.shape(data)) if isinstance(spec.prior, Normal) else spec.prior
+    )
     if fit.scales is not None:
         assert isinstance(fit.resolved, Normal) and fit.resolved.cov is not None
         intercept_scale = float(np.sqrt(np.atleast_2d(fit.resolved.cov)[-1, -1]))

@@ -50,6 +50,9 @@ class PriorDensity(Protocol):
     def logpdf(self, x: Array, /) -> Array:
         """Log density at x."""
 
+    def sample(self, rng: np.random.Generator, size: int, /) -> Array:
+        """`size` draws, (size, M)."""
+
     def gradient(self, x: Array, /) -> Array:
         """First derivative."""
 
@@ -105,6 +108,11 @@ class IndependentStudent:
     def log_concave(self) -> bool:
         """A Student-t density never is."""
         return False
+
+    def sample(self, rng: np.random.Generator, size: int) -> Array:
+        """`size` draws of the free weights, (size, M)."""
+        w = self.scale * rng.standard_t(self.df, (size, len(self.scale)))
+        return np.asarray(np.linalg.solve(self.axes.T, w.T).T, dtype=float)
 
     def logpdf(self, x: Array) -> Array:
         """Log density of the free weights, (M,) or (size, M)."""

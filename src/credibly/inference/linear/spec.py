@@ -101,6 +101,12 @@ class LinearSpec:
 
 def refuse_combinations(spec: LinearSpec, data: Data) -> None:
     """Raise, before any work, where choices do not go together, or not with these rows."""
+    prior = spec.prior
+    if isinstance(prior, Normal) and prior.standardized and not (prior.mean is None and prior.cov is None):
+        raise InputError(
+            f"standardized=True is for scales; mean and cov of a Normal are in the units of the data. Got {prior!r} "
+            "with both: give scale= instead, or leave standardized=False."
+        )
     if spec.flat:
         _refuse_without_prior(spec)
     if spec.prior == "hierarchical" and spec.inference != "exact":
