@@ -79,6 +79,7 @@ def jeffreys(objective: Objective, start: Array, controls: Controls = CONTROLS) 
     ----------
     Firth 1993; Kosmidis & Firth 2021 for finiteness.
     """
+    objective = objective.centred()
     penalised = PenalisedObjective(objective)
     starts = [start, *_steeper_starts(objective, start, controls)]
     found = [_search(penalised, point, controls) for point in starts]

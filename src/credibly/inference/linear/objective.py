@@ -307,6 +307,14 @@ class Objective:
         """Rows for a pass over raw values, and the standardization to fold into the weights."""
         return self.design.standardization.over(self.rows)
 
+    def centred(self) -> "Objective":
+        """The same, of rows that are centred before any pass: sums of raw ones lose digits that a slow search needs."""
+        standard = self.design.standardization
+        if not isinstance(standard, Standardization):
+            return self
+        design = replace(self.design, standardization=replace(standard, center=np.zeros_like(standard.center)))
+        return replace(self, rows=self.rows.through(standard.centred), design=design) if standard.center.any() else self
+
     def in_data_units(self, q: Gaussian) -> DataGaussian:
         """A Gaussian over the free weights as a pass over the rows of `raw` multiplies it."""
         return DataGaussian.of(q, self.design, self.raw[1])
