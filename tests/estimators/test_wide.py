@@ -226,7 +226,9 @@ def test_draws_in_the_space_of_the_rows_are_those_of_all_weights(classes):
     assert_allclose(few.posterior_.std, full.posterior_.std, rtol=error)
     widths = [np.diff(it.posterior_.interval(0.9), axis=1) for it in (few, full)]
     assert_allclose(*widths, rtol=2 * error)  # a quantile is known about half as well as a mean
-    assert_allclose(few.log_evidence_, full.log_evidence_, atol=4 * np.hypot(few.log_evidence_se_, full.log_evidence_se_))
+    assert_allclose(
+        few.log_evidence_, full.log_evidence_, atol=4 * np.hypot(few.log_evidence_se_, full.log_evidence_se_)
+    )
     assert_allclose(few.predict_proba(X), full.predict_proba(X), atol=0.5 * error)
 
 

@@ -370,6 +370,10 @@ class _Surface:
         """Whether the slope is as good as zero."""
         return self.steepness(at) <= self.flat
 
+    def on_a_slope(self, at: Evaluation) -> bool:
+        """Whether the evidence rises by more than rounding explains: the search has failed."""
+        return self.steepness(at) > STEEP * max(self.flat, FLAT, ROUNDING * abs(at.value))
+
     def frozen(self, at: Evaluation) -> "FrozenLikelihood":
         """The evidence of scales as if the likelihood were the quadratic of one evaluation."""
         priors = self.choices.prior
@@ -437,7 +441,10 @@ def _over_scales(surface: _Surface, theta: Array) -> Evaluation:
             surface.last = best.found
         else:
             best, last = new, best
-    return surface.completed(best) if surface.brief else best
+    if surface.brief:
+        best = surface.completed(best)
+    # Proposals may creep, on a plateau or where sites follow the scale, and secants may miss a maximum between them.
+    return _climbed(surface, best.theta) if surface.on_a_slope(best) else best
 
 
 def _secant(before: Evaluation, now: Evaluation) -> Array | None:
@@ -505,7 +512,7 @@ def _status(surface: _Surface, best: Evaluation) -> Status:
     choices = surface.choices
     if not best.found.status.good:
         return best.found.status
-    if surface.steepness(best) > STEEP * max(surface.flat, FLAT, ROUNDING * abs(best.value)):
+    if surface.on_a_slope(best):
         return Status.SCALES_NOT_FOUND
     low, high = np.array(choices.bounds).T
     at_bound = (best.theta <= low + AT_BOUND) | (best.theta >= high - AT_BOUND)
