@@ -470,6 +470,18 @@ def test_one_scale_per_column_is_found_where_rows_are_many(family, seed):
             assert other.log_evidence_ <= model.log_evidence_ + 1e-4
 
 
+@pytest.mark.parametrize("family", ["gaussian", "negative_binomial"])
+@pytest.mark.parametrize("prior", ["empirical", Normal()], ids=repr)
+def test_a_dispersion_that_runs_to_its_bound_is_told_and_leaves_a_fit(family, prior):
+    """Targets on a line, and counts that vary less than a Poisson's: the evidence rises to the end."""
+    x = np.linspace(0, 1, 30)[:, None]
+    y = 1 + 2 * x[:, 0] if family == "gaussian" else np.rint(np.exp(1 + x[:, 0]))
+    with pytest.warns(ConvergenceWarning, match="dispersion"):
+        model = BayesianGLM(family, prior=prior).fit(x, y)
+    assert model.status_ is Status.DISPERSION_AT_BOUND
+    assert np.isfinite(model.posterior_.std).all() and np.isfinite(model.integrated_log_evidence_)
+
+
 def test_little_extra_variance_of_large_counts_is_found():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(300, 2))

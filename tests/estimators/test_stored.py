@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 from credibly import (
     BayesianGLM,
@@ -17,6 +18,7 @@ from credibly import (
     LinearDiscriminant,
     NaiveBayes,
     Normal,
+    ParquetRows,
     QuadraticDiscriminant,
 )
 from credibly.data.rows import Block, MemoryRows, OutOfCoreRows, Result, Rows
@@ -70,8 +72,8 @@ def test_classifiers_learn_the_same(model: Any, n_classes: int, labels: str | No
     X, codes = table(n_classes=n_classes)
     y = codes + 3 if labels is None else np.array(["no", "perhaps", "yes"])[codes]
     weight = np.tile([1.0, 2.0, 0.0], 300)
-    memory = type(model)(**model.get_params()).fit(pd.DataFrame(X, columns=NAMES), y, sample_weight=weight)
-    stored = type(model)(**model.get_params()).fit(Parts(X, y, weight, block_rows=200))
+    memory = clone(model).fit(pd.DataFrame(X, columns=NAMES), y, sample_weight=weight)
+    stored = clone(model).fit(Parts(X, y, weight, block_rows=200))
     assert stored.classes_.tolist() == memory.classes_.tolist()
     assert list(stored.feature_names_in_) == NAMES
     frame = pd.DataFrame(X[:50], columns=NAMES)
@@ -132,10 +134,11 @@ def test_targets_and_labels_that_do_not_fit_are_named_with_their_place() -> None
         BayesianLogisticRegression().fit(Parts(X, np.zeros(len(X), dtype=int)))
 
 
-def test_what_needs_single_rows_is_refused() -> None:
+def test_what_needs_single_rows_is_refused(tmp_path: Path) -> None:
     X, y = table()
+    pd.DataFrame(X, columns=NAMES).assign(y=y).to_parquet(tmp_path / "rows.parquet")
     with pytest.raises(InputError, match="inference='ep'"):
-        BayesianLogisticRegression(inference="ep").fit(Parts(X, y))
+        BayesianLogisticRegression(inference="ep").fit(ParquetRows(str(tmp_path / "rows.parquet"), target="y"))
     with pytest.raises(InputError, match="leave out y"):
         BayesianLogisticRegression().fit(Parts(X, y), y)
     with pytest.raises(InputError, match="predict_to"):
@@ -241,7 +244,7 @@ def test_a_label_of_a_row_that_does_not_count_is_what_it_is_in_memory() -> None:
     y[5], weight = 7, np.ones(len(y))
     weight[5] = 0.0
     for model in (BayesianLogisticRegression(prior=Normal()), LinearDiscriminant()):
-        memory = type(model)(**model.get_params()).fit(pd.DataFrame(X, columns=NAMES), y, sample_weight=weight)
+        memory = clone(model).fit(pd.DataFrame(X, columns=NAMES), y, sample_weight=weight)
         stored = model.fit(Parts(X, y, weight))
         assert stored.classes_.tolist() == memory.classes_.tolist()
         np.testing.assert_allclose(stored.log_evidence_, memory.log_evidence_, rtol=1e-9)
@@ -269,7 +272,7 @@ def test_predictions_go_into_a_file(tmp_path: Path, model: Any, n_classes: int, 
     X, y = table(n_classes=n_classes)
     frame = pd.DataFrame(X, columns=NAMES)
     labels = np.array(["no", "perhaps", "yes"])[y]
-    model = type(model)(**model.get_params()).fit(frame, labels)
+    model = clone(model).fit(frame, labels)
     path = tmp_path / f"out{suffix}"
     assert model.predict_to(Parts(X, labels, block_rows=101), path, level=0.8) == len(X)
     found = _written(path)

@@ -123,7 +123,8 @@ PARAMETERS = """Parameters
     label_noise_, label_noise_std_ : float or (2,) array
         Flip probabilities used or learnt, and their standard deviations (0 where fixed).
     label_noise_modes_ : list of dict
-        All modes found when it is estimated, the best first: label_noise, log_evidence, log_joint.
+        All modes found when it is estimated, the best first: label_noise, log_evidence (Laplace's, label noise
+        integrated out), log_joint.
     status_ : Status
         How the search ended, as a sentence.
     n_iter_ : int

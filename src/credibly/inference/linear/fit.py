@@ -505,14 +505,14 @@ def _noise_mode(problem: Problem, mode: Maximum) -> NoiseMode:
     belief, moments = problem.spec.flips, mode.parameters
     assert belief is not None
     flips = np.array([belief.flips(point) for point in moments.points])
-    mean = moments.share @ flips
+    mean = np.where(belief.index < 0, belief.fixed, moments.share @ flips)  # shares add to one but for rounding
     if problem.spec.flat:  # nothing holds an estimate that is zero
         mean = np.where((belief.index >= 0) & (moments.mode[belief.index] < NO_FLIPS), 0.0, mean)
+    variance = np.append(np.diag(moments.covariance), 0.0)[belief.index]  # NaN at a bound
     if len(flips) > 1:
-        sd = np.sqrt(moments.share @ (flips - mean) ** 2)
+        sd = np.where(np.isnan(variance), np.nan, np.sqrt(moments.share @ (flips - mean) ** 2))
     else:
         rate = mean * (1 - 2 * mean)  # dε/dθ of ε = ½σ(θ)
-        variance = np.append(np.diag(moments.covariance), 0.0)[belief.index]
         sd = np.where(belief.index < 0, 0.0, rate * np.sqrt(variance))
     log_joint = mode.found.log_likelihood + problem.choices.log_belief(mode.theta)
     return NoiseMode(mean, sd, mode.log_integral, log_joint)

@@ -31,7 +31,7 @@ from credibly.inference.linear.objective import DataGaussian, Objective, by_weig
 from credibly.inference.linear.priors import PriorDensity, ScaledPriors
 from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood
-from credibly.numerics.arrays import Array
+from credibly.numerics.arrays import AnyArray, Array
 from credibly.numerics.differences import central_gradient, hessian_of_values, richardson
 from credibly.numerics.linalg import PSD
 from credibly.numerics.quadrature import gauss_hermite
@@ -99,6 +99,11 @@ class Choices:
     def bounds(self) -> list[tuple[float, float]]:
         """Of every entry of θ."""
         return [LOG_SCALE_BOUNDS] * self.n_scales + [it.bounds for it in self.parameters]
+
+    def ends(self, theta: Array) -> AnyArray:
+        """Which entries of θ are at a bound."""
+        low, high = np.array(self.bounds).reshape(-1, 2).T
+        return np.asarray((theta <= low + AT_BOUND) | (theta >= high - AT_BOUND))
 
     def at(self, theta: Array) -> tuple[AnyLikelihood, PriorDensity | None]:
         """Likelihood and prior at θ."""
@@ -514,8 +519,7 @@ def _status(surface: _Surface, best: Evaluation) -> Status:
         return best.found.status
     if surface.on_a_slope(best):
         return Status.SCALES_NOT_FOUND
-    low, high = np.array(choices.bounds).T
-    at_bound = (best.theta <= low + AT_BOUND) | (best.theta >= high - AT_BOUND)
+    at_bound = choices.ends(best.theta)
     if at_bound[choices.n_scales :].any():
         return choices.at_bound
     return Status.SCALE_AT_BOUND if at_bound.any() else best.found.status
@@ -570,13 +574,19 @@ def _product_nodes(dim: int) -> tuple[Array, Array]:
 
 
 def _parameter_moments(surface: _Surface, best: Evaluation) -> Moments:
-    """Posterior of the likelihood's parameters given the scales, and what integrating them adds to the log evidence."""
-    n, count, size = surface.choices.n_scales, len(surface.choices.parameters), best.found.q.mean.size
-    if not count:
+    """Posterior of the likelihood's parameters given the scales, and what integrating them adds to the log evidence.
+
+    Parameters at a bound stay there: they have no maximum inside.
+    """
+    choices, n, size = surface.choices, surface.choices.n_scales, best.found.q.mean.size
+    at, inside = best.theta[n:], ~surface.choices.ends(best.theta)[n:]
+    if not at.size:
         return Moments.none(size)
     unknown = Moments(
-        best.theta[n:], best.theta[None, n:], np.ones(1), np.full((count, count), np.nan), np.zeros((size, count)), 0.0
+        at, at[None], np.ones(1), np.full((at.size, at.size), np.nan), np.zeros((size, at.size)), log_ratio=0.0
     )
+    if not inside.any():
+        return unknown
 
     def found(parameters: Array) -> Approximation:
         surface.last = best.found
@@ -585,28 +595,37 @@ def _parameter_moments(surface: _Surface, best: Evaluation) -> Moments:
     def height(parameters: Array) -> float:
         return surface.height_of(np.concatenate([best.theta[:n], parameters]), found(parameters))
 
-    axes, at = np.eye(count), best.theta[n:]
+    axes = np.eye(at.size)[inside]
     try:
         H = richardson(lambda h: hessian_of_values(height, at, axes, h), DIFFERENCE, 2).value
         precision = PSD.of(-H, "the curvature of the evidence in the likelihood's parameters")
     except NotPositiveDefinite:
         return unknown
-    moved = richardson(lambda h: central_gradient(lambda it: found(it).q.mean, at, axes, h), DIFFERENCE, 2).value.T
-    around = Gaussian(at, precision)
-    here = unknown._replace(covariance=around.root.T @ around.root, moved=moved)
-    return here if np.isnan(best.found.log_evidence) else _at_nodes(surface.choices, best, here, around, found)
+    around = Gaussian(at[inside], precision)
+    unknown.covariance[np.ix_(inside, inside)] = around.root.T @ around.root
+    unknown.moved[:, inside] = richardson(
+        lambda h: central_gradient(lambda it: found(it).q.mean, at, axes, h), DIFFERENCE, 2
+    ).value.T
+    return unknown if np.isnan(best.found.log_evidence) else _at_nodes(choices, best, unknown, around, inside, found)
 
 
 def _at_nodes(
-    choices: Choices, best: Evaluation, here: Moments, around: Gaussian, found: Callable[[Array], Approximation]
+    choices: Choices,
+    best: Evaluation,
+    here: Moments,
+    around: Gaussian,
+    inside: AnyArray,
+    found: Callable[[Array], Approximation],
 ) -> Moments:
     """The posterior of the parameters at Gauss–Hermite nodes around its maximum: it may be skewed."""
     points, log_weights = _product_nodes(around.mean.size)
-    at = around.mean + points @ around.root
+    moved = around.mean + points @ around.root
+    at = np.tile(here.mode, (len(points), 1))
+    at[:, inside] = np.clip(moved, *np.array(choices.bounds)[choices.n_scales :][inside].T)
     log_terms = np.array(
         [
-            log_w + found(it).log_evidence + choices.log_weak_prior(it) - float(around.logpdf(it))
-            for log_w, it in zip(log_weights, at, strict=True)
+            log_w + found(it).log_evidence + choices.log_weak_prior(it) - log_q
+            for log_w, it, log_q in zip(log_weights, at, around.logpdf(moved), strict=True)
         ]
     )
     log_total = float(log_sum_exp(log_terms))
