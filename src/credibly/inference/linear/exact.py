@@ -198,7 +198,7 @@ def log_scale_density(theta: Array) -> tuple[Array, Array]:
 
     References
     ----------
-    Gelman 2006, Prior distributions for variance parameters in hierarchical models; brms and rstanarm have it as default.
+    Gelman 2006; brms and rstanarm have it as default.
     """
     df, half = SCALE_DF, (SCALE_DF + 1) / 2
     squares = np.exp(2 * (theta - np.log(SCALE_OF_SCALE))) / df
