@@ -205,6 +205,22 @@ def test_the_fixed_point_is_that_of_the_printed_algorithm():
     assert_allclose(result.log_evidence, log_evidence, rtol=1e-12)  # at a fixed point errors of sites count squared
 
 
+@pytest.mark.parametrize("sweeps", [1, 2])
+def test_a_sequential_sweep_is_that_of_the_printed_algorithm(sweeps):
+    """Each row sees what the rows before it have changed; an offset is a shift of the prior."""
+    Z, y, S = toy(12)
+    m, a = np.array([0.5, -0.3, 0.1]), np.array([-0.7, 0.4, 1.1])
+    mean, cov, _ = by_the_book(Z, y, m, S, sweeps)
+    plain = first_state(PROBIT, gaussian(m, S), MemoryRows(Z, y))
+    beside = first_state(PROBIT, gaussian(m - a, S), MemoryRows(Z, y, offset=Z @ a))
+    for _ in range(sweeps):
+        plain, beside = plain.row_by_row(), beside.row_by_row()
+    assert_allclose(plain.posterior.mean, mean, rtol=1e-8)
+    assert_allclose(covariance(plain.posterior), cov, rtol=1e-8, atol=1e-10)
+    assert_allclose(beside.posterior.mean + a, mean, rtol=1e-8)
+    assert_allclose(covariance(beside.posterior), cov, rtol=1e-8, atol=1e-10)
+
+
 @pytest.mark.parametrize("likelihood", [LOGIT, PROBIT], ids=repr)
 def test_the_error_fades_as_the_prior_tightens(likelihood):
     z, y = np.array([0.3, -0.8, 1.1, 0.4, -0.2]), np.array([1.0, 0.0, 1.0, 0.0, 0.0])
@@ -257,6 +273,9 @@ def test_where_the_search_starts_does_not_matter(likelihood):
     same(propagated(likelihood, prior, Z, y, near=at_mode), cold)
     tighter = propagated(likelihood, gaussian(np.zeros(3), 0.3 * S), Z, y)  # its sites are started from
     same(propagated(likelihood, prior, Z, y, near=tighter), cold)
+    again = propagated(likelihood, prior, Z, y, near=cold)
+    assert again.steps == 1
+    same(again, cold)
 
 
 @EVERY
@@ -375,18 +394,27 @@ def test_a_limit_on_sweeps_is_told():
 
 
 def test_sweeps_are_reported():
+    """With the largest squared change of a marginal that its own new site would make, in its standard deviations."""
     Z, y, S = toy()
-    told = []
+    told, m = [], np.array([0.5, -1.0, 0.2])
     controls = CONTROLS._replace(report=lambda *step: told.append(step))
-    result = propagated(LOGIT, gaussian(np.zeros(3), S), Z, y, controls=controls)
+    result = propagated(LOGIT, gaussian(m, S), Z, y, controls=controls)
     assert_array_equal([step for step, *_ in told], np.arange(result.steps))
     assert_allclose(-told[-1][1], result.log_evidence, rtol=1e-10)
     assert told[-1][2] <= 1e-18 < told[0][2]
+    f, v = Z @ m, np.einsum("ij,jk,ik->i", Z, S, Z)  # without sites: the prior
+    new = LOGIT.tilted(y, f, v)
+    by_tau = 1 / new.var - 1 / v
+    by_mean = new.mean / new.var - f / v - by_tau * f
+    assert_allclose(told[0][2], np.maximum((by_tau * v) ** 2, by_mean**2 * v).max(), rtol=1e-8)
 
 
 def test_many_rows_take_few_sweeps():
     rng = np.random.default_rng(0)
     Z = rng.normal(size=(3000, 5))
     y = (Z @ [1.0, 0.5, 0.0, -1.0, 0.2] + rng.logistic(size=3000) > 0).astype(float)
-    result = propagated(LOGIT, gaussian(np.zeros(5), np.eye(5)), Z, y)
+    prior = gaussian(np.zeros(5), np.eye(5))
+    result = propagated(LOGIT, prior, Z, y)
     assert result.status is Status.CONVERGED and result.steps < 30
+    at_mode = laplace(raw_objective(LOGIT, MemoryRows(Z, y), prior), prior.mean)
+    assert propagated(LOGIT, prior, Z, y, near=at_mode).steps < 2 * result.steps / 3

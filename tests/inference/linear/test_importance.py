@@ -238,6 +238,14 @@ def test_the_effective_size_is_that_of_kish():
     assert 1 < found.ess < 1000
 
 
+def test_the_error_of_means_is_that_of_sums_over_pairs():
+    Z, y, prior = toy()
+    found = correct(np.random.default_rng(0), target_of(LOGIT, MemoryRows(Z, y), prior), draws=1000)
+    draws = WeightedDraws(found.points, found.log_weights)
+    by_pair = (draws.weights[:, None] * (draws.x - draws.mean)).reshape(2, 500, -1).sum(axis=0)
+    assert_allclose(found.mean_se, (np.sqrt((by_pair**2).sum(axis=0)) / draws.std).max(), rtol=1e-10)
+
+
 # --- how many draws -----------------------------------------------------------------------------------------
 
 
@@ -250,6 +258,15 @@ def test_a_smaller_goal_takes_more_draws_and_meets_it():
         assert found.log_evidence_se <= goal or found.log_weights.size == 2 * IMPORTANCE.most_pairs
     assert sizes[0] <= sizes[1] < sizes[2]
     assert sizes[0] >= 2 * IMPORTANCE.first_pairs and all(np.log2(size).is_integer() for size in sizes)
+
+
+def test_means_are_to_be_known_too():
+    target, *_ = one_weight()
+    first, more = (
+        correct(np.random.default_rng(0), target, settings=replace(IMPORTANCE, mean_se=goal)) for goal in (0.1, 0.004)
+    )
+    assert first.log_weights.size < more.log_weights.size
+    assert more.mean_se <= 0.004 < first.mean_se
 
 
 @pytest.mark.parametrize(("asked", "drawn"), [(256, 256), (257, 258), (1000, 1000), (5000, 5000)])

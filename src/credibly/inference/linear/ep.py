@@ -144,7 +144,7 @@ def ep(objective: Objective, near: Approximation | None, controls: Controls = CO
         A likelihood of one score a row, whose `tilted` gives the moments; a Gaussian prior; rows in memory, each
         counting not at all, or at least once: a row that counts twice is two rows.
     near : Approximation, optional
-        Whose sites are started from, or Laplace's at its mean, which saves most sweeps where there are many rows.
+        Whose sites are started from, or Laplace's at its mean, which saves half of the sweeps where rows are many.
     controls : Controls
         The square of `tol` is the goal for the largest squared change of a score, in its standard deviations (at least
         1e-18): sweeps converge linearly, where a Newton step from `tol` leaves tol²; `max_steps` the most sweeps.
