@@ -23,13 +23,13 @@ def test_the_table_of_a_comparison_has_every_model_and_the_best_is_returned_fitt
     assert best.predict_proba(demo.named(few.X_held, few.columns)).shape == (len(few.y_held), 2)
 
 
-def test_a_certificate_is_told_in_words_with_the_corrected_evidence(few, capsys):
+def test_a_certificate_is_told_in_words_with_its_evidence(few, capsys):
     model = BayesianLogisticRegression().fit(demo.named(few.X, few.columns), few.y)
     certificate = demo.certified(model, few)
     said = capsys.readouterr().out
     assert certificate.verdict in said
     assert certificate.reliable
-    assert f"corrected {certificate.log_evidence:.2f} ± " in said
+    assert f"certificate {certificate.log_evidence:.2f} ± " in said
 
 
 def test_a_certificate_that_is_not_reliable_shows_no_corrected_number(capsys):
@@ -41,7 +41,7 @@ def test_a_certificate_that_is_not_reliable_shows_no_corrected_number(capsys):
     assert not demo.certified(model, split).reliable
     said = capsys.readouterr().out
     assert "Do not rely on this model" in said
-    assert "corrected -" not in said
+    assert "certificate -" not in said
 
 
 @pytest.mark.slow

@@ -136,24 +136,26 @@ def certified(model: Any, split: Split) -> Any:
     """What the certificate of a model says; the corrected evidence where there is one."""
     start = time.perf_counter()
     certificate = model.certify(named(split.X, split.columns), split.y)
-    print(f"{type(model).__name__}({model.inference!r}), {1e3 * (time.perf_counter() - start):.0f} ms: ", end="")
+    used = model.inference if model.inference == getattr(model, "rung_", model.inference) else f"auto: {model.rung_}"
+    print(f"{type(model).__name__} ({used}), {1e3 * (time.perf_counter() - start):.0f} ms: ", end="")
     print(certificate.verdict)
     if certificate.reliable:
-        corrected = f"{certificate.log_evidence:.2f} ± {certificate.log_evidence_se:.2f}"
-        print(f"  log evidence {model.log_evidence_:.2f}, corrected {corrected}")
+        corrected = f"{certificate.log_evidence:.2f} ± {certificate.log_evidence_se:.2g}"
+        print(f"  log evidence {model.log_evidence_:.2f}, by the certificate {corrected}")
     return certificate
 
 
 def trusted(best: Any, split: Split) -> None:
-    """Certificates of the best model, and of fits to few rows: by Laplace, and by the ladder."""
+    """Certificates of the best model, and of fits to few rows: by Laplace, by the default, and by draws."""
     certified(best, split)
     few = split._replace(X=split.X[:60, :3], columns=split.columns[:3], y=split.y[:60], X_held=split.X_held[:, :3])
-    print(f"\nWith {len(few.y)} rows and {len(few.columns)} columns:")
-    for model in (BayesianLogisticRegression(), BayesianLogisticRegression(inference="auto")):
+    print(f"\nWith {len(few.y)} rows and {len(few.columns)} columns, all under one prior:")
+    prior = BayesianLogisticRegression().fit(few.X, few.y).prior_
+    for inference in ("laplace", "auto", "exact"):
+        model = BayesianLogisticRegression(prior=prior, inference=inference)
         fit(model, few)
         certified(model, few)
         held_out(model, few)
-    print(f"inference='auto' used {model.rung_!r}.")
 
 
 def curve(split: Split) -> None:
@@ -240,7 +242,7 @@ def written(split: Split, out: Path) -> None:
     """A report of all rows: one page to open in a browser."""
     frame = named(np.vstack([split.X, split.X_held]), split.columns)
     frame["diagnosis"] = np.concatenate([split.y, split.y_held])
-    model = TableModel.fit(BayesianLogisticRegression(inference="auto"), frame, "diagnosis")
+    model = TableModel.fit(BayesianLogisticRegression(), frame, "diagnosis")
     models = {
         "logit": BayesianLogisticRegression(),
         "probit": BayesianProbitRegression(),
