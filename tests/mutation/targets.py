@@ -19,7 +19,7 @@ THRESHOLDS = [
     "tests/model/test_likelihood_kinds.py",
     "tests/contracts/test_likelihoods.py",
     "tests/model/test_thresholds.py",
-    "tests/inference/test_label_noise.py",
+    "tests/inference/linear/test_label_noise.py",
     "tests/reference/test_label_noise_reference.py",
     "tests/reference/test_threshold_averages_reference.py",
     *TORTURE,
@@ -34,6 +34,10 @@ FAMILIES = [
 
 def _likelihoods(*names: str) -> list[str]:
     return [f"model/likelihoods/{name}.py" for name in names]
+
+
+def _linear(*names: str) -> list[str]:
+    return [f"inference/linear/{name}.py" for name in names]
 
 
 TARGETS = {
@@ -56,7 +60,8 @@ TARGETS = {
             "tests/numerics/test_iterative.py",
             "tests/numerics/test_settings.py",
             "tests/laws/test_newton.py",
-            "tests/inference/test_laplace.py",
+            "tests/inference/linear/test_laplace.py",
+            "tests/inference/linear/test_separate_classes.py",
         ],
     ),
     "draws": Target(
@@ -88,11 +93,37 @@ TARGETS = {
         ],
     ),
     "laplace": Target(
-        ["inference/laplace.py"],
+        _linear("laplace", "objective", "design", "priors", "several_starts"),
         [
-            "tests/inference/test_laplace.py",
+            "tests/inference/linear/test_laplace.py",
+            "tests/inference/linear/test_objective.py",
+            "tests/inference/linear/test_priors.py",
+            "tests/inference/linear/test_separate_classes.py",
+            "tests/inference/linear/test_several_starts.py",
             "tests/laws/test_linear_laws.py",
         ],
+    ),
+    "evidence": Target(
+        _linear("hyper"),
+        [
+            "tests/inference/linear/test_hyper.py",
+            "tests/inference/linear/test_label_noise.py",
+            "tests/laws/test_linear_laws.py",
+        ],
+    ),
+    "hypotheses": Target(
+        _linear("hypotheses", "covariance", "nested", "profile", "jeffreys"),
+        [
+            "tests/inference/linear/test_hypotheses.py",
+            "tests/inference/linear/test_profile.py",
+            "tests/inference/linear/test_covariance.py",
+            "tests/inference/linear/test_jeffreys.py",
+            "tests/estimators/test_hypothesis_tests.py",
+        ],
+    ),
+    "filters": Target(
+        _linear("ep", "adf"),
+        ["tests/inference/linear/test_ep.py", "tests/inference/linear/test_adf.py"],
     ),
     "ep": Target(
         ["inference/ep.py"],

@@ -292,6 +292,20 @@ def test_columns_without_any_effect_are_switched_off():
     assert PASSES["passes"] <= 12
 
 
+def test_one_scale_of_few_rows_takes_few_fits():
+    """Two or three over frozen likelihoods, then secants of the slope."""
+    fits: list[np.ndarray] = []
+    it = problem(COMMON, n=60, d=3, silent=1)
+
+    def run(theta, near, *, brief):
+        fits.append(theta)
+        return it.laplace(theta)
+
+    best = maximise(run, Choices(lambda _: it.likelihood, it.priors), it.objective, moves=True)
+    assert len(fits) <= 6
+    assert abs(it.slope(best.theta)[0]) < 1e-9
+
+
 # --- other ways of inference ------------------------------------------------------------------------------------------
 
 
