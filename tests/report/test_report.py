@@ -32,6 +32,7 @@ from credibly.diagnostics.calibration import calibration_test
 from credibly.diagnostics.cross_validation import CrossValidated
 from credibly.errors import InputError
 from credibly.report import About, Report, Settings, report, report_table
+from credibly.report.asked import method
 from credibly.report.limits import limits
 from credibly.report.material import gather
 from credibly.report.performance import Failed, Performance, calibration_doubtful, calibration_words, performance
@@ -272,6 +273,18 @@ def test_the_certificate_is_in_the_words_of_the_certificate():
     assert "exact" in trust(gather(LinearDiscriminant().fit(X, y), X, y, About(), Settings())).short
     estimates = LinearDiscriminant(parameters="plugin").fit(X, y)
     assert trust(gather(estimates, X, y, About(), Settings())).short == "estimates only"
+
+
+def test_draws_of_the_posterior_have_their_number_and_no_tail_of_weights():
+    X, y = cancer(60, 1)
+    model = BayesianLogisticRegression(inference="exact").fit(X, y)
+    material = gather(model, X, y, About(), Settings())
+    found, certificate = trust(material), model.certify(X, y)
+    assert found.khats is None and found.reliable and found.words == (certificate.verdict,)
+    cells = {row[0].text: row[1].text for row in found.table.rows}
+    assert any(f"{certificate.draws:,}" in text for text in cells.values())
+    assert not any("nan" in text or "k-hat" in name for name, text in cells.items())
+    assert "draws" in method(material)[-1]
 
 
 def test_a_certificate_that_does_not_hold_is_said_at_the_top():

@@ -22,7 +22,7 @@ INFERENCES = {
     "laplace": "by Laplace's approximation: a Gaussian at the mode, with the curvature there",
     "variational": "by variational inference: of all Gaussians the one of least divergence from it",
     "ep": "by expectation propagation: a Gaussian with nearly the right mean and covariance",
-    "exact": "by draws from it, Hamiltonian chains that agree",
+    "exact": "by draws from it, of Hamiltonian chains",
     "adf": "by assumed-density filtering: one pass over the rows, in their order",
     "adf_spherical": "by assumed-density filtering with one variance for all weights",
 }
