@@ -33,6 +33,9 @@ def test_a_certificate_is_asked_for_its_rows(cancer):
     assert_allclose(np.sort(drawn), np.sort(certificate.predict_khat(cancer.X)))
     with pytest.raises(InputError, match=r"khat\(certificate, X\)"):
         plots.khat(certificate)
+    drawn = BayesianLogisticRegression(inference="exact").fit(X, y).certify(X, y)
+    with pytest.raises(InputError, match="exact"):
+        plots.khat(drawn, cancer.X)
 
 
 @pytest.mark.parametrize("wrong", [[], [[0.1]], [np.nan], "words", object()])

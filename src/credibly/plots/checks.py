@@ -90,6 +90,8 @@ def _khat_values(certificate: Any, X: Any) -> Array:
     if hasattr(certificate, "predict_khat"):
         if X is None:
             raise InputError("Say of which rows: khat(certificate, X) draws certificate.predict_khat(X).")
+        if np.isnan(certificate.khat):
+            raise InputError('Draws of inference="exact" need no weights, so their predictions have no k-hat.')
         certificate = certificate.predict_khat(X)
     try:
         values = np.asarray(certificate, dtype=float)
