@@ -108,6 +108,7 @@ TARGETS = {
         [
             "tests/inference/linear/test_hyper.py",
             "tests/inference/linear/test_label_noise.py",
+            "tests/reference/test_label_noise_reference.py",
             "tests/laws/test_linear_laws.py",
         ],
     ),
@@ -117,6 +118,7 @@ TARGETS = {
             "tests/inference/linear/test_hypotheses.py",
             "tests/inference/linear/test_profile.py",
             "tests/inference/linear/test_covariance.py",
+            "tests/inference/linear/test_nested.py",
             "tests/inference/linear/test_jeffreys.py",
             "tests/estimators/test_hypothesis_tests.py",
         ],
