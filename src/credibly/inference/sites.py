@@ -266,7 +266,8 @@ def _all_at_once(state: State, goal: Sites, pace: Pace) -> State:
     """All sites moved towards their goals; less far where together they would give no Gaussian."""
     step = pace.step
     if pace.mixes:
-        x, scale = np.concatenate(state.sites), np.concatenate([state.variance, np.sqrt(state.variance)])
+        share, sd = np.sqrt(state.counts), np.sqrt(state.variance)  # a row that counts twice weighs as two rows
+        x, scale = np.concatenate(state.sites), np.concatenate([share * state.variance, share * sd])
         sites = Sites(*np.split(pace.mixing.next_point(x, np.concatenate(goal) - x, scale, step), 2))
         if ((sites.tau >= 0) | (goal.tau < 0)).all():
             try:
