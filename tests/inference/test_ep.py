@@ -387,6 +387,8 @@ def test_opposite_labels_of_identical_rows_under_a_huge_variance(name):
 class Delicate:
     """A state of one site that is a Gaussian only up to some precision of the site."""
 
+    counts = 1.0
+
     def __init__(self, tau: float, most: float) -> None:
         self.sites, self.most, self.variance = Sites(np.array([tau]), np.zeros(1)), most, np.ones(1)
 
