@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 
 from credibly import BayesianLogisticRegression
-from credibly.data.rows import MemoryRows
+from credibly.data.rows import Block, MemoryRows
 from credibly.inference.gaussian import Gaussian
-from credibly.inference.linear.laplace import at_mode, laplace, sample_sizes, sampled_start
+from credibly.inference.linear.laplace import at_mode, laplace, sample_sizes, sampled_start, stochastic_gradient
 from credibly.inference.linear.objective import Objective
 from credibly.model.likelihoods import (
     BernoulliCauchit,
@@ -26,8 +27,8 @@ from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.links import Log
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import newton
-from credibly.numerics.settings import COSTS
-from credibly.numerics.status import TO_ROUNDING, Local, Solution, Status
+from credibly.numerics.settings import COSTS, CostModel
+from credibly.numerics.status import TO_ROUNDING, Controls, Local, Solution, Status, silent
 from helpers import raw_objective
 
 N, D = 20_000, 20
@@ -218,6 +219,17 @@ def test_plain_newton_does_the_rest(objective):
     assert not PASSES
 
 
+def test_costs_decide_whether_a_sample_comes_first_and_how_well_the_hessian_is_known():
+    objective, start = problem(BernoulliLogit()), np.zeros(D)
+    dear, rough = CostModel(sampling=np.inf), CostModel(hessian_error=1e-30)
+    assert sampled_start(objective, start, dear) is start
+    laplace(objective, start, costs=dear)
+    assert PASSES["gradient_block"] == 0
+    PASSES.clear()
+    laplace(objective, start, costs=rough)  # no last step is short enough: another Hessian
+    assert PASSES["gradient_block"] > 0 and PASSES["expanded_block"] == 2
+
+
 def test_rows_in_other_blocks_take_the_same_steps():
     """The sample does not depend on how rows are cut, nor on where they are: files give what memory gives."""
     objective = problem(BernoulliLogit())
@@ -245,12 +257,12 @@ def test_without_a_prior_there_is_no_evidence_and_the_likelihood_is_the_objectiv
 def test_the_evidence_and_likelihood_of_a_point_follow_from_its_local_quadratic():
     objective, x = replace(problem(BernoulliLogit(), n=20, d=2), prior=wide_prior(2)), np.array([0.3, -0.2])
     local = Local(2.0, np.zeros(2), PSD.diagonal(np.array([4.0, 9.0])))
-    found = at_mode(objective, Solution(x, local, Status.CONVERGED, 3, 0.0))
+    found = at_mode(objective, Solution(x, local, Status.CONVERGED, 3, 0.25, 0.5))
     assert_array_equal(found.q.mean, x)
     assert_allclose(found.log_evidence, -2.0 + np.log(2 * np.pi) - np.log(6.0), rtol=1e-14)
     log_prior = -0.005 * (0.09 + 0.04) + np.log(0.01) - np.log(2 * np.pi)
     assert_allclose(found.log_likelihood, -2.0 - log_prior, rtol=1e-14)
-    assert found.steps == 3
+    assert (found.status, found.steps, found.decrement, found.nonlinearity) == (Status.CONVERGED, 3, 0.25, 0.5)
 
 
 @pytest.mark.parametrize("rare", [1, 4, 8])
@@ -267,3 +279,84 @@ def test_a_column_that_is_constant_in_the_sample_does_not_lead_the_search_astray
     # the equations of maximum likelihood: what is predicted adds up to what was seen, for every column
     assert_allclose(np.column_stack([X, np.ones(len(X))]).T @ (p - y), 0, atol=1e-7 * len(X) ** 0.5)
     assert model.status_ is Status.CONVERGED
+
+
+# --- stochastic gradient --------------------------------------------------------------------------------------
+
+
+class Walk:
+    """An objective whose gradient and Hessian are known numbers: those of batches, and those of all rows."""
+
+    def __init__(self, n_rows, grads=(1.0,), hessian=1.0, batches=1):
+        self.rows, self.prior, self.n_batches = SimpleNamespace(n_rows=n_rows), None, batches
+        self.grads, self.hessian = grads, hessian
+        self.expanded, self.sizes, self.shares = [], [], []
+
+    def batches(self, rng, size):
+        self.sizes.append(size)
+        return [Block(np.zeros((3, 1)), np.zeros(3), np.ones(3))] * self.n_batches
+
+    def expand(self, x):
+        grad = self.grads[min(len(self.expanded), len(self.grads) - 1)]
+        self.expanded.append(float(x[0]))
+        return Local(10.0 + len(self.expanded), np.full(len(x), grad), PSD.diagonal(np.full(len(x), self.hessian)))
+
+    def batch_gradient(self, batch, x, share):
+        self.shares.append(share)
+        return np.full_like(x, -self.hessian)  # so that a step is as long as its rate
+
+    def log_prior(self, x):
+        return 0.0
+
+    def ended(self, d=1, sweeps=7, report=silent):
+        return stochastic_gradient(
+            np.random.default_rng(0), self, np.zeros(d), Controls(max_steps=sweeps, report=report)
+        )
+
+
+def rates(n: int) -> np.ndarray:
+    return (1.0 + np.arange(n)) ** -0.6
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "size"), [(10, 64), (64, 64), (65, 8), (127, 8), (144, 9), (1000, 62), (1024, 64), (9999, 64)]
+)
+def test_batches_are_a_sixteenth_of_the_rows_within_limits(n_rows, size):
+    walk = Walk(n_rows)
+    walk.ended(sweeps=1)
+    assert walk.sizes == [size]
+    assert walk.shares == [3 / n_rows]
+
+
+def test_the_average_forgets_at_powers_of_two():
+    told, walk = [], Walk(100, hessian=4.0)
+    found = walk.ended(report=lambda *it: told.append(it))
+    x = np.append(0.0, np.cumsum(rates(7)))  # where the sweeps end
+    averages = [0.0, x[1], x[2], x[2:4].mean(), x[4], x[4:6].mean(), x[4:7].mean(), x[4:8].mean()]
+    assert_allclose(walk.expanded, averages, rtol=1e-14)
+    assert_allclose(found.q.mean, averages[-1], rtol=1e-14)
+    assert (found.status, found.steps, found.decrement) == (Status.AWAY_FROM_MODE, 7, 0.25)
+    assert told == [(k, 11.0 + k, 0.25) for k in range(1, 8)]
+
+
+def test_a_sweep_is_averaged_over_its_batches_and_the_next_goes_on_with_shorter_steps():
+    walk = Walk(100, batches=3)
+    walk.ended(sweeps=2)
+    x = np.cumsum(rates(6))
+    assert_allclose(walk.expanded, [0.0, x[:3].mean(), x[3:].mean()], rtol=1e-14)
+
+
+@pytest.mark.parametrize(("d", "first"), [(1, 1.0), (4, 1.0), (8, 0.5), (16, 0.25)])
+def test_the_first_step_is_shorter_where_a_batch_has_few_rows_for_each_weight(d, first):
+    walk = Walk(100)
+    walk.ended(d=d, sweeps=1)
+    assert walk.expanded[1] == first
+
+
+@pytest.mark.parametrize(
+    ("grads", "steps", "status"),
+    [((0.15, 0.15, 0.0999), 2, Status.NEAR_MODE), ((0.15, 0.101), 7, Status.AWAY_FROM_MODE)],
+)
+def test_sweeps_end_within_a_tenth_of_a_standard_deviation(grads, steps, status):
+    found = Walk(100, grads=grads).ended()
+    assert (found.steps, found.status) == (steps, status)
