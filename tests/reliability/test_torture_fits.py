@@ -48,7 +48,9 @@ def test_some_gaussian_processes_end_as_they_say():
 
 @pytest.mark.slow
 def test_every_linear_problem_ends_as_it_says():
-    assert table("Linear models", linear, range(torture_linear.COUNT)).total() == 500
+    ended = table("Linear models", linear, range(torture_linear.COUNT))
+    assert ended.total() == 500
+    assert sum(count for how, count in ended.items() if "to the goal only" in how) <= 5
 
 
 @pytest.mark.slow

@@ -45,7 +45,7 @@ def linear_problem(index: int) -> LinearProblem:
     y, labels = targets(rng, X, classes)
     units, X = rescaled(rng, X)
     weight = 10 ** rng.uniform(-6, 6, size=n) if rng.random() < 0.3 else None
-    choices: dict[str, Any] = {"prior": prior, "fit_intercept": bool(rng.random() < 0.85)}
+    choices: dict[str, Any] = {"prior": prior, "fit_intercept": bool(rng.random() < 0.85), "inference": "laplace"}
     if kind != "softmax" and not isinstance(prior, str | None) and rng.random() < 0.3:
         choices["inference"] = "ep"
         weight = None if weight is None else 1 + weight  # EP takes whole rows at least

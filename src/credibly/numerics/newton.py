@@ -38,6 +38,7 @@ HALVINGS = 40  # 2⁻⁴⁰: below that a step is lost in rounding
 MOST_LAST_STEPS = 40
 # Error of a sum over rows, relative to it. No larger than that: steps may go uphill by it.
 _ROUNDING = 16 * float(np.finfo(float).eps)
+_SHORT = 0.1  # of δ²: steps so short are within the quadratic, which is alike in all directions
 _NEGLIGIBLE = 1e-24  # squared decrement of a step by 1e-12 standard deviations, which is rounding
 _VALUES_TOO_NOISY = 1e-6  # squared decrement from which on a gradient that shrinks is enough
 
@@ -112,8 +113,9 @@ def newton(  # noqa: PLR0913 - when to stop, and how well the Hessian is known
         replaced = replaced or here.replaced
         if 0 < last_decrement < np.inf:
             nonlinearity = decrement / last_decrement / last_decrement
+        near = last_decrement <= _SHORT  # a long step tells of the directions that it went, and not of those left
         floor = at_rounding_floor(here.value, decrement, last_decrement, exact=here.exact)
-        settled = decrement <= tol and _keeps_hessian(decrement, nonlinearity, hessian_tol)
+        settled = decrement <= tol and _keeps_hessian(decrement, nonlinearity if near else np.inf, hessian_tol)
         if last is not None and not (settled or floor or replaced) and decrement <= max(last.near, tol):
             known = nonlinearity if nonlinearity < np.inf else last.nonlinearity
             solution = Solution(x, here, Status.CONVERGED, step + 1, decrement, known)

@@ -110,6 +110,12 @@ BESIDE_ROWS = (
 )
 
 
+BESIDE_EARLIER_ROWS = (
+    "The posterior of the rows before is numerically singular beside these ({}) Give all batches the same units and "
+    "centres, or fit to all rows at once."
+)
+
+
 @dataclass(frozen=True)
 class LinearFit:
     """A fitted linear model: everything that predictions, tests, certificates and reports are functions of."""
@@ -519,13 +525,15 @@ def _noise_mode(problem: Problem, mode: Maximum) -> NoiseMode:
 
 
 @contextmanager
-def _explained(problem: Problem) -> Iterator[None]:
+def _explained(problem: Problem, *, update: bool = False) -> Iterator[None]:
     """Say what a matrix that is not positive definite means to a user."""
     try:
         yield
     except SingularPriorError:
         raise
     except NotPositiveDefinite as error:
+        if update:
+            raise SingularPriorError(BESIDE_EARLIER_ROWS.format(error)) from error
         if isinstance(problem.spec.likelihood, FamilyLikelihood):
             raise no_maximum(problem.spec.likelihood, error) from error
         raise SingularPriorError(
@@ -773,11 +781,11 @@ def update_linear(fit: LinearFit, data: Data, report: Report = silent) -> Linear
     problem = Problem(data, spec, fit.shape, before.design, choices, before.free.mean, None, controls)
     rung = FIRST_RUNG.get(spec.inference, spec.inference) if spec.inference not in FILTERS else spec.inference
     theta = np.zeros(0)
-    found = RUNGS[rung](problem, theta, None, brief=False)
-    best = _given(theta, found)
-    later = _later_rung(problem, best)
-    if later is not None:
-        rung, best = _by_later_rung(problem, later, best)
+    with _explained(problem, update=True):
+        best = _given(theta, RUNGS[rung](problem, theta, None, brief=False))
+        later = _later_rung(problem, best)
+        if later is not None:
+            rung, best = _by_later_rung(problem, later, best)
     after = best.found
     return replace(
         fit,

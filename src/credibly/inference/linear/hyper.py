@@ -49,7 +49,8 @@ FLAT = 1e-7  # nats per unit of θ: the slope at which a search ends,
 ROOT_FLAT = 1e-9  # … for one scale, by secants,
 SAMPLED_FLAT = 5e-6  # … over many rows, whose Hessian is that of a point a last step away: slopes are no better
 ROUGHLY_FLAT = 2e-2  # … by EP and variational inference, whose own searches end earlier than Newton's
-STEEP = 10.0  # times that slope: the search has failed
+STEEP = 10.0  # times that slope: the search goes on another way,
+TOLD = 1e-3  # … and by so many nats per unit a user is told where that did not help, either
 SWITCHED_OFF = 1e-6  # nats that a column may be worth whose scale is moved to its lower bound
 DIFFERENCE = 1e-2  # step in θ, for differences of fourth order: errors of 1e-9
 NODES = {1: 9, 2: 5}  # Gauss–Hermite nodes in each of so many dimensions
@@ -517,7 +518,7 @@ def _status(surface: _Surface, best: Evaluation) -> Status:
     choices = surface.choices
     if not best.found.status.good:
         return best.found.status
-    if surface.on_a_slope(best):
+    if surface.on_a_slope(best) and surface.steepness(best) > TOLD:
         return Status.SCALES_NOT_FOUND
     at_bound = choices.ends(best.theta)
     if at_bound[choices.n_scales :].any():
