@@ -55,7 +55,8 @@ SWITCHED_OFF = 1e-6  # nats that a column may be worth whose scale is moved to i
 DIFFERENCE = 1e-2  # step in θ, for differences of fourth order: errors of 1e-9
 NODES = {1: 9, 2: 5}  # Gauss–Hermite nodes in each of so many dimensions
 AT_BOUND = 1e-6
-ROUNDING = 1e-8  # of an evidence, in its slope
+ROUNDING = 1e-8  # of an evidence, in its slope,
+VALUE_ROUNDING = 1e-11  # … and in itself
 
 
 # --- choices ------------------------------------------------------------------------------------------------
@@ -167,6 +168,9 @@ class Run(Protocol):
     def __call__(self, theta: Array, near: Approximation | None, *, brief: bool) -> Approximation: ...
 
 
+Joint = Callable[[Array, Approximation | None], tuple[Array, Approximation]]
+
+
 # --- the slope of the evidence ------------------------------------------------------------------------------
 
 
@@ -208,6 +212,39 @@ def scale_slope(priors: ScaledPriors, theta: Array, q: Gaussian, c: Array | None
     moved = 0.0 if c is None else priors.columns_of(q.precision.solve(c))
     terms = (tau * (m**2 + variance - m * moved) - 1).sum(axis=0)
     return np.bincount(priors.group, weights=terms, minlength=priors.n_scales).astype(float)
+
+
+@dataclass(frozen=True)
+class FreeScales:
+    """Log scales as variational inference searches along them.
+
+    Parameters
+    ----------
+    priors : ScaledPriors
+    at : function of θ
+        The objective with the prior at θ.
+    """
+
+    priors: ScaledPriors
+    at: Callable[[Array], Objective]
+
+    def objective(self, theta: Array) -> Objective:
+        """The objective with the prior at θ."""
+        return self.at(theta)
+
+    def slope(self, theta: Array, q: Gaussian) -> Array:
+        """Slope of the bound in θ, zero where it points out of its bounds."""
+        return _inside([LOG_SCALE_BOUNDS] * len(theta), theta, scale_slope(self.priors, theta, q, None))
+
+    def clipped(self, theta: Array) -> Array:
+        """θ within its bounds."""
+        return np.asarray(np.clip(theta, *LOG_SCALE_BOUNDS))
+
+    @property
+    def counts(self) -> Array:
+        """How many weights each scale is of."""
+        in_group = np.bincount(self.priors.group, minlength=self.priors.n_scales)
+        return np.asarray(in_group * float(self.priors.design.classes.n_free))
 
 
 # --- the evidence over a frozen likelihood ------------------------------------------------------------------
@@ -319,6 +356,7 @@ def maximise(
     found: Approximation | None = None,
     *,
     moves: bool,
+    jointly: Joint | None = None,
 ) -> Maximum:
     """The θ of highest evidence, and the approximation there; one run if nothing is learnt.
 
@@ -333,13 +371,20 @@ def maximise(
         Where to start.
     moves : bool
         Whether the evidence depends on how the mode moves with θ (Laplace).
+    jointly : function of θ and an approximation near it, optional
+        A search for scales and approximation together, where the rung has one.
     """
     theta = choices.start if theta is None else theta
     if not theta.size:
         found = run(theta, found, brief=False)
         return Maximum(theta, found, found.status, Moments.none(found.q.mean.size), found.log_evidence)
     surface = _Surface(run, choices, objective, moves=moves, found=found)
-    best = _climbed(surface, theta) if choices.parameters else _over_scales(surface, theta)
+    if choices.parameters:
+        best = _climbed(surface, theta)
+    elif jointly is not None:
+        best = _after_joint_search(surface, *jointly(theta, found))
+    else:
+        best = _over_scales(surface, theta)
     return _described(surface, best)
 
 
@@ -380,6 +425,11 @@ class _Surface:
         """Whether the evidence rises by more than rounding explains: the search has failed."""
         return self.steepness(at) > STEEP * max(self.flat, FLAT, ROUNDING * abs(at.value))
 
+    def higher(self, at: Evaluation, other: Evaluation) -> bool:
+        """Whether one evaluation is above another, or as high and more level."""
+        rise, rounding = at.value - other.value, VALUE_ROUNDING * max(1.0, abs(other.value))
+        return rise > rounding or (rise > -rounding and self.steepness(at) < self.steepness(other))
+
     def frozen(self, at: Evaluation) -> "FrozenLikelihood":
         """The evidence of scales as if the likelihood were the quadratic of one evaluation."""
         priors = self.choices.prior
@@ -418,6 +468,16 @@ class _Surface:
             slope[j] = (near[-2] - near[2] + 8 * (near[1] - near[-1])) / (12 * DIFFERENCE)
         self.last = found
         return Evaluation(theta, found, self.height_of(theta, found), slope, c)
+
+
+def _after_joint_search(surface: _Surface, theta: Array, found: Approximation) -> Evaluation:
+    """The evaluation where scales and approximation were searched together, columns that tell nothing switched off."""
+    surface.brief, surface.last = False, found
+    best = surface(theta)
+    without = _without_idle(surface.frozen(best), theta)
+    if (without != theta).any():
+        best = surface(without)
+    return _climbed(surface, best.theta) if surface.on_a_slope(best) else best
 
 
 def _over_scales(surface: _Surface, theta: Array) -> Evaluation:
@@ -465,15 +525,20 @@ def _secant(before: Evaluation, now: Evaluation) -> Array | None:
 
 def _inner(choices: Choices, at: Evaluation) -> Array:
     """The slope, zero where it points out of the bounds."""
-    low, high = np.array(choices.bounds).T
-    outward = ((at.theta <= low) & (at.slope < 0)) | ((at.theta >= high) & (at.slope > 0))
-    return np.where(outward, 0.0, at.slope)
+    return _inside(choices.bounds, at.theta, at.slope)
+
+
+def _inside(bounds: list[tuple[float, float]], theta: Array, slope: Array) -> Array:
+    low, high = np.array(bounds).T
+    outward = ((theta <= low) & (slope < 0)) | ((theta >= high) & (slope > 0))
+    return np.where(outward, 0.0, slope)
 
 
 def _climbed(surface: _Surface, theta: Array) -> Evaluation:
     """All of θ together, by L-BFGS-B over the evidence itself.
 
-    Every run starts from the highest point so far: a trial step may go where the weights run away.
+    Every run starts from the highest point so far: a trial step may go where the weights run away. Of points whose
+    values differ by rounding only, which a line search takes for rises and falls, the most level one is the highest.
     """
     highest: Evaluation | None = None
 
@@ -485,16 +550,17 @@ def _climbed(surface: _Surface, theta: Array) -> Evaluation:
             at = surface(theta)
         except NotPositiveDefinite:  # a prior that vanishes beside the likelihood
             return np.inf, np.zeros_like(theta)
-        if highest is None or at.value > highest.value:
+        if highest is None or surface.higher(at, highest):
             highest = at
         return -at.value, -at.slope
 
     options = {"ftol": 1e-14, "gtol": surface.flat, "maxiter": 100}
-    found = _lowest(loss, theta, surface.choices.bounds, options)
+    end = _lowest(loss, theta, surface.choices.bounds, options)
     surface.brief = False
-    if highest is not None:
-        surface.last = highest.found
-    return surface(found)
+    if highest is None:
+        return surface(end)
+    surface.last = highest.found
+    return surface(highest.theta)
 
 
 # --- how well θ is known ------------------------------------------------------------------------------------
