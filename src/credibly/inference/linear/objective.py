@@ -158,9 +158,10 @@ def averaged_block(block: Block, likelihood: AnyLikelihood, at: "DataGaussian") 
     if isinstance(likelihood, Likelihood):
         m, v = scores(rows, at.mean), at.variance(rows.X)
         averaged = likelihood.averaged(rows.y, m, v)
-        log_prob, grad, curvature = (_weighted(part, rows.weight) for part in averaged)
-        information = (bordered_gram if intercept else weighted_gram)(rows.X, curvature)
-        return float(log_prob.sum()), by_weights(rows.X, grad, intercept=intercept), information
+        with np.errstate(invalid="ignore"):  # an average that overflows shows in the value
+            log_prob, grad, curvature = (_weighted(part, rows.weight) for part in averaged)
+            information = (bordered_gram if intercept else weighted_gram)(rows.X, curvature)
+            return float(log_prob.sum()), by_weights(rows.X, grad, intercept=intercept), information
     total: Sums | None = None
     step = max(1, ROOT_NUMBERS // at.root.size * rows.X.shape[1])
     for i in range(0, len(rows.y), step):
@@ -382,7 +383,8 @@ class Objective:
             by_free = standard.gradient(np.asarray(sums), J)
             return self.design.classes.free(by_free) if self.design.classes.identity else by_free
 
-        return Averages(float(value), free(gradient), free(free(information).T))
+        with np.errstate(invalid="ignore"):  # of averages that overflow
+            return Averages(float(value), free(gradient), free(free(information).T))
 
     def expected_prior(self, q: Gaussian) -> Expected:
         """Minus the log prior averaged over q."""
