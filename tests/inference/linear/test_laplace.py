@@ -230,6 +230,51 @@ def test_costs_decide_whether_a_sample_comes_first_and_how_well_the_hessian_is_k
     assert PASSES["gradient_block"] > 0 and PASSES["expanded_block"] == 2
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "costs", "guides"),
+    [
+        (BernoulliLogit(), COSTS, True),
+        (BernoulliLogit(), CostModel(sample_steps=0), False),  # a search that does not end is none
+        (BernoulliLogit(), CostModel(least_loss=np.inf), False),  # nor labels that are fitted too well
+        (FamilyLikelihood(Poisson(), Log()), CostModel(least_loss=np.inf), True),  # targets may be fitted however well
+    ],
+)
+def test_a_sample_is_a_guide_if_its_search_ends_and_its_labels_are_not_fitted_too_well(likelihood, costs, guides):
+    start = np.zeros(D)
+    found = sampled_start(problem(likelihood), start, costs)
+    assert (found.metric is not None) == guides
+    assert found.fallback is start
+    assert np.isfinite(found.x).all()
+
+
+@pytest.mark.parametrize(("nats", "guides"), [(-30.0, True), (30.0, False)])
+def test_labels_of_a_sample_are_fitted_too_well_below_so_many_nats_for_each_weight(nats, guides):
+    """Counted in rows of the sample, and without the prior, whose log density is some -64 nats."""
+    objective, size = problem(BernoulliLogit()), COSTS.sample_sizes(N, D, 1)[0]
+    sample = objective.sample(np.random.default_rng(0), size)
+    mode = newton(sample.expand, np.zeros(D)).x
+    loss = -sample.log_likelihood(mode)
+    found = sampled_start(objective, np.zeros(D), CostModel(least_loss=(loss + nats) / (D * N / sample.rows.n_rows)))
+    assert (found.metric is not None) == guides
+
+
+def test_larger_samples_are_tried_where_the_hessian_changes_much():
+    sizes: list[int] = []
+
+    class Sampled(CountedRows):
+        def sample(self, rng, size, n_classes=0):
+            sizes.append(size)
+            return super().sample(rng, size, n_classes)
+
+    objective = problem(BernoulliLogit())
+    watched = replace(objective, rows=Sampled(objective.rows.X, objective.rows.y))
+    for most, tried in ((1.0, 1), (0.0, 3)):
+        sizes.clear()
+        costs = CostModel(sample_shares=(200, 40), most_nonlinear=most)
+        sampled_start(watched, np.zeros(D), costs)
+        assert sizes == costs.sample_sizes(N, D, 1)[:tried]
+
+
 def test_rows_in_other_blocks_take_the_same_steps():
     """The sample does not depend on how rows are cut, nor on where they are: files give what memory gives."""
     objective = problem(BernoulliLogit())
