@@ -141,7 +141,9 @@ def test_weights_and_repeated_rows_have_the_same_posterior(inference):
     assert_allclose(weighted.log_evidence_, repeated.log_evidence_, rtol=1e-9)
 
 
-@pytest.mark.xfail(reason="the search for scales ends in one or the other of several maxima, as rounding has it")
+@pytest.mark.xfail(
+    strict=False, reason="the search for scales ends in one or the other of several maxima, as rounding has it"
+)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("seed", [0, 9])
 def test_weights_and_repeated_rows_have_the_same_prior_scales(seed):

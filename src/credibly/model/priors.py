@@ -244,6 +244,9 @@ class Jeffreys(WeightPrior):
     def __repr__(self) -> str:
         return "Jeffreys()"
 
+    def __hash__(self) -> int:  # type: ignore[override]  # others may hold arrays
+        return hash(Jeffreys)  # without arguments all are the same
+
 
 @dataclass(frozen=True)
 class Beta:
