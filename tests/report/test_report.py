@@ -68,7 +68,7 @@ MODELS = {
     "logit": (BayesianLogisticRegression(), cancer),
     "softmax": (BayesianLogisticRegression(), wine),
     "softmax of two": (BayesianLogisticRegression(multi_class="softmax"), cancer),
-    "draws": (BayesianLogisticRegression(inference="exact"), lambda: wine(2)),
+    "draws": (BayesianLogisticRegression(inference="exact"), lambda: cancer(80, 2)),
     "probit": (BayesianProbitRegression(prior=Normal(scale=1.0)), cancer),
     "cauchit, noise": (NoisyThresholdClassifier("cauchy", label_noise=0.05), cancer),
     "maximum likelihood": (BayesianLogisticRegression(prior=None), cancer),
