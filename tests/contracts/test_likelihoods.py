@@ -14,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from credibly.errors import InputError
 from credibly.model import likelihoods
 from credibly.model.likelihoods import (
     BernoulliCauchit,
@@ -28,8 +29,12 @@ from credibly.model.likelihoods import (
     LocationScale,
     NormalMixture,
 )
-from credibly.model.likelihoods.label_noise import LabelNoise
-from credibly.numerics.quadrature import gauss_hermite, normal_points
+from credibly.model.likelihoods.families import EVERY as EVERY_FAMILY
+from credibly.model.likelihoods.families import Gaussian
+from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
+from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
+from credibly.model.likelihoods.links import Identity, resolve_link
+from credibly.numerics.quadrature import gauss_hermite
 from credibly.numerics.special import log_sum_exp
 
 EPS = np.finfo(float).eps
@@ -309,6 +314,92 @@ def test_both_labels_are_averaged_together_as_they_are_one_by_one(likelihood):
 # --- averages of log p and its slopes, for variational inference --------------------------------------------
 
 AVERAGED_M, AVERAGED_V = (grid.ravel() for grid in np.meshgrid(np.linspace(-8, 8, 9), [1e-4, 0.05, 0.3, 2.0, 20.0]))
+
+
+def composite(m: float, v: float) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and weights for E[g(f)], f ~ N(m, v): forty Gauss–Legendre nodes in many pieces.
+
+    They are dense where a likelihood turns, around zero, and reach as far as e^(2f) does, whose mass is around m + 2v.
+    """
+    s, turns = np.sqrt(v), 2.0 ** np.arange(-5.0, 13.0)
+    low, high = m - 14 * s - 4 * v, m + 14 * s + 4 * v
+    turns = np.concatenate([-turns, np.linspace(-20, 20, 81), turns])
+    edges = np.concatenate([m + s * np.linspace(-14, 14, 57), np.linspace(low, high, 40), turns])
+    edges = np.unique(edges[(edges >= low) & (edges <= high)])
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    half = np.diff(edges)[:, None] / 2
+    f = (edges[:-1, None] + half * (1 + nodes)).ravel()
+    return f, (half * weights).ravel() * stats.norm.pdf(f, m, s)
+
+
+def integrated(likelihood, y: float, m: float, v: float) -> list[float]:
+    """E[log p], E[gradient] and E[curvature]."""
+    f, weights = composite(m, v)
+    with np.errstate(all="ignore"):  # far out, where a density of zero meets a value that is none
+        parts = likelihood.expand(np.full(f.shape, y), f)
+        return [float(np.where(weights > 0, weights * part, 0.0).sum()) for part in parts]
+
+
+@EVERY_ENTRY
+@BOTH_LABELS
+@pytest.mark.parametrize("v", [1e-8, 1e-3, 0.7, 30.0, 600.0])
+def test_averages_over_scores_of_any_width_agree_with_integrals(entry, y, v):
+    """1e-8 of the larger of one and the number; e^f is beyond all numbers for the widest of some links."""
+    for m in (-40.0, -2.5, 0.3, 6.0):
+        want = integrated(entry.likelihood, y, m, v)
+        if np.isfinite(want).all():
+            got = entry.likelihood.averaged(y, m, v)
+            assert_allclose(got, want, rtol=1e-8, atol=1e-8 + 10 * entry.digits.floor)
+
+
+FAMILIES = [
+    FamilyLikelihood(family, resolve_link(link, family), 0.6 if family.has_dispersion else 1.0)
+    for family in EVERY_FAMILY
+    for link in family.links
+]
+ON_THE_WHOLE_LINE = [it for it in FAMILIES if it.link.threshold is not None or it.link.name == "log"]
+TAKE_EVERY_SCORE = [  # a proportion has no mean above one, and only a Gaussian one below zero
+    *(it for it in ON_THE_WHOLE_LINE if it.link.name != "log" or it.family.name not in ("bernoulli", "binomial")),
+    FamilyLikelihood(Gaussian(), Identity(), 0.6),
+]
+OTHERS = [it for it in FAMILIES if it not in TAKE_EVERY_SCORE]
+TARGETS = {
+    "gaussian": [-1.3, 4.0],
+    "bernoulli": [0.0, 1.0],
+    "binomial": [0.0, 0.3, 1.0],
+    "gamma": [0.2, 9.0],
+    "inverse_gaussian": [0.2, 9.0],
+}
+
+
+def named(likelihood: FamilyLikelihood) -> str:
+    return f"{likelihood.family.name}-{likelihood.link.name}"
+
+
+@pytest.mark.parametrize("likelihood", TAKE_EVERY_SCORE, ids=named)
+@pytest.mark.parametrize("v", [1e-8, 1e-3, 0.7, 4.0, 16.0])
+def test_averages_of_families_agree_with_integrals(likelihood, v):
+    for y, m in itertools.product(TARGETS.get(likelihood.family.name, [0.0, 6.0]), (-3.0, 0.4, 5.0)):
+        want = integrated(likelihood, y, m, v)
+        assert_allclose(likelihood.averaged(np.array(y), np.array(m), np.array(v)), want, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", TAKE_EVERY_SCORE, ids=named)
+def test_averages_of_families_without_uncertainty_are_values_and_rows_do_not_influence_each_other(likelihood):
+    y, m = TARGETS.get(likelihood.family.name, [0.0, 6.0])[-1], np.array([-3.0, 0.4, 5.0])
+    for got, want in zip(likelihood.averaged(y, m, 0.0), likelihood.expand(y, m), strict=True):
+        assert_allclose(got, want, rtol=1e-13, atol=1e-14)
+    variances = np.array([0.0, 1e-12, 1e-3, 0.3, 4.0, 16.0])
+    whole = likelihood.averaged(y, 0.3, variances)
+    for row, v in enumerate(variances):
+        one = likelihood.averaged(y, np.array([0.3]), variances[row : row + 1])
+        assert_allclose([part[row] for part in whole], [part[0] for part in one], rtol=1e-12, err_msg=str(v))
+
+
+@pytest.mark.parametrize("likelihood", OTHERS, ids=named)
+def test_where_some_scores_have_no_mean_there_is_no_average(likelihood):
+    with pytest.raises(InputError, match=likelihood.link.name):
+        likelihood.averaged(np.array(TARGETS.get(likelihood.family.name, [1.0])[-1]), np.array(0.5), np.array(0.1))
 
 
 @EVERY_ENTRY
@@ -607,21 +698,106 @@ def wide_scores(K: int, scale: float) -> tuple[np.ndarray, np.ndarray]:
     return m, scale * root @ root.transpose(0, 2, 1)
 
 
-@CLASSES
-@pytest.mark.parametrize("scale", [0.0, 0.01, 0.5])
-def test_averages_of_the_softmax_agree_with_draws_of_its_scores(K, scale):
-    m, V = wide_scores(K, scale)
+def several(K: int) -> list[Categorical | NoisyCategorical]:
+    return [Categorical(K), NoisyCategorical(K, 0.1), NoisyCategorical(K, 0.0)]
+
+
+KINDS_AND_CLASSES = [(likelihood, K) for K in (2, 3, 4, 6, 10) for likelihood in several(K)]
+SEVERAL = pytest.mark.parametrize(("likelihood", "K"), KINDS_AND_CLASSES, ids=repr)
+
+
+def curvature_of(likelihood, at) -> np.ndarray:
+    return likelihood.curvature(at.proba if isinstance(likelihood, Categorical) else at)
+
+
+def class_nodes(K: int, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Standard normal nodes (S, K - 1) and weights: products of evenly spaced ones, quasi-random for many classes."""
+    if K > 4:
+        points = stats.norm.ppf(stats.qmc.Sobol(K - 1, rng=np.random.default_rng(K)).random(2**15))
+        return points, np.full(len(points), 1 / len(points))
+    x = np.linspace(-8.5, 8.5, n)
+    weight = np.exp(-0.5 * x**2) / np.exp(-0.5 * x**2).sum()
+    grid = np.stack(np.meshgrid(*[x] * (K - 1)), axis=-1).reshape(-1, K - 1)
+    return grid, np.prod(np.meshgrid(*[weight] * (K - 1)), axis=0).ravel()
+
+
+def averaged_at_nodes(likelihood, y: int, m: np.ndarray, V: np.ndarray, n: int) -> list[np.ndarray]:
+    """E[log p], E[gradient] and E[curvature] of one row; a shift of all scores alike changes none of them."""
+    K = len(m)
+    contrasts = np.linalg.qr(np.eye(K)[:, :-1] - 1 / K)[0]
+    variance, axes = np.linalg.eigh(contrasts.T @ V @ contrasts)
+    z, weights = class_nodes(K, n)
+    f = m - m.mean() + z @ (contrasts @ axes * np.sqrt(np.maximum(variance, 0.0))).T
+    at = likelihood.expand(np.full(len(f), y), f)
+    parts = at.log_prob, at.grad, curvature_of(likelihood, at)
+    return [np.tensordot(weights, part, axes=1) for part in parts]
+
+
+@SEVERAL
+@pytest.mark.parametrize("sd", [0.3, 1.0, 3.0])
+def test_averages_of_several_classes_agree_with_nodes(likelihood, K, sd):
+    """1e-4 for up to four classes; of more, 1e-3 at unit deviations, and as many times as much as those are larger.
+
+    The points of the reference may be off by half of that.
+    """
+    y = np.arange(3) % K
+    m = max(sd, 0.5) * class_scores(K, rows=3) / 2
+    root = np.random.default_rng(K).normal(size=(3, K, K))
+    V = root @ root.swapaxes(1, 2)
+    size = sd / np.sqrt(np.einsum("nkk->nk", V))
+    V *= size[:, :, None] * size[:, None, :]
+    got = likelihood.averaged(y, m, V)
+    for row in range(3):
+        want = averaged_at_nodes(likelihood, int(y[row]), m[row], V[row], {2: 801, 3: 301, 4: 61}[min(K, 4)])
+        for part, number in zip(got, want, strict=True):
+            assert_allclose(part[row], number, rtol=0, atol=1e-4 if K <= 4 else 1.5e-3 * max(sd, 1.0))
+
+
+@SEVERAL
+def test_averages_over_scores_that_depend_on_each_other_agree_with_nodes(likelihood, K):
+    """Two directions of uncertainty, for any number of classes."""
+    m, V = wide_scores(K, 1.0)
     y = np.arange(len(m)) % K
-    log_prob, grad, curvature = Categorical(K).averaged(y, m, V)
-    z = normal_points(2**15, K)
+    got = likelihood.averaged(y, m, V)
+    for row in range(3):
+        want = averaged_at_nodes(likelihood, int(y[row]), m[row], V[row], {2: 801, 3: 301, 4: 61}[min(K, 4)])
+        for part, number in zip(got, want, strict=True):
+            assert_allclose(part[row], number, rtol=0, atol=1e-4 if K <= 4 else 5e-3)
+
+
+@SEVERAL
+def test_averages_of_several_classes_without_uncertainty_are_values(likelihood, K):
+    m, V = wide_scores(K, 1.0)
+    y = np.arange(len(m)) % K
+    at = likelihood.expand(y, m)
+    want = at.log_prob, at.grad, curvature_of(likelihood, at)
+    for known in (0.0 * V, 1e-16 * V, np.ones_like(V)):  # none, next to none, and of what all scores share alone
+        for part, number in zip(likelihood.averaged(y, m, known), want, strict=True):
+            assert_allclose(part, number, rtol=0, atol=5e-8)  # what normals leave of the logistic distribution
+
+
+@SEVERAL
+def test_rows_of_several_classes_do_not_influence_each_other(likelihood, K):
+    m, V = wide_scores(K, 1.0)
+    V *= 10.0 ** np.array([-20.0, -12.0, -6.0, -2.0, 0.0, 1.0, 3.0])[:, None, None]
+    y = np.arange(len(m)) % K
+    whole = likelihood.averaged(y, m, V)
     for row in range(len(m)):
-        variance, axes = np.linalg.eigh(V[row])
-        f = m[row] + z @ (axes * np.sqrt(np.where(variance > 0, variance, 0.0))).T
-        at = Categorical(K).expand(np.full(len(f), y[row]), f)
-        # a thousand points for the widest rows of six classes; a product rule of 1e-6 for the others
-        assert_allclose(log_prob[row], at.log_prob.mean(), atol=3e-3)
-        assert_allclose(grad[row], at.grad.mean(axis=0), atol=1e-3)
-        assert_allclose(curvature[row], Categorical(K).curvature(at.proba).mean(axis=0), atol=1e-3)
+        one = likelihood.averaged(y[row : row + 1], m[row : row + 1], V[row : row + 1])
+        for part, alone in zip(whole, one, strict=True):
+            assert_allclose(part[row], alone[0], rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("flip", [0.0, 0.1])
+def test_two_classes_are_averaged_as_the_logit_of_their_difference(flip):
+    m = np.column_stack([np.linspace(-1, 1, 9), np.linspace(6, -8, 9)])
+    V = np.multiply.outer(np.geomspace(1e-6, 1e3, 9), [[1.0, 0.25], [0.25, 0.5]])
+    for y in (0, 1):
+        two = NoisyCategorical(2, flip).averaged(np.full(9, y), m, V)
+        logit = LabelNoise(BernoulliLogit(), flip, flip) if flip else BernoulliLogit()
+        one = logit.averaged(y, m[:, 1] - m[:, 0], V[:, 0, 0] + V[:, 1, 1] - 2 * V[:, 0, 1])
+        for got, want in zip((two.log_prob, two.grad[:, 1], two.curvature[:, 1, 1]), one, strict=True):
+            assert_allclose(got, want, rtol=0, atol=1e-7)
 
 
 @CLASSES
@@ -635,16 +811,28 @@ def test_the_averaged_gradient_of_the_softmax_is_the_slope_of_the_averaged_log_p
         assert_allclose(grad[:, k], rise / (2 * STEP), rtol=1e-9, atol=20 * EPS / STEP)
 
 
-@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("K", [2, 3, 4])
 def test_the_averaged_curvature_of_the_softmax_is_the_slope_in_the_covariance(K):
-    """2 d/dV E[log p] = -E[curvature], where a product rule is exact to 1e-6."""
+    """2 d/dV E[log p] = -E[curvature], where nodes are exact to 1e-8; that over the step is the error."""
     m, V = wide_scores(K, 0.2)
+    V += 0.1 * np.eye(K)
     y = np.arange(len(m)) % K
     curvature = Categorical(K).averaged(y, m, V).curvature
     direction = np.cos(np.arange(K))
     change = 1e-3 * np.outer(direction, direction)
-    rise = Categorical(K).averaged(y, m, V + change).log_prob - Categorical(K).averaged(y, m, V).log_prob
-    assert_allclose(2 * rise / 1e-3, -np.einsum("k,nkj,j->n", direction, curvature, direction), atol=3e-3)
+    rise = Categorical(K).averaged(y, m, V + change).log_prob - Categorical(K).averaged(y, m, V - change).log_prob
+    assert_allclose(rise / 1e-3, -np.einsum("k,nkj,j->n", direction, curvature, direction), atol=5e-5)
+
+
+@CLASSES
+def test_the_averaged_curvature_of_the_softmax_is_the_slope_of_its_averaged_gradient(K):
+    """To rounding, as the gradient is that of the value."""
+    m, V = wide_scores(K, 0.5)
+    y = np.arange(len(m)) % K
+    curvature = Categorical(K).averaged(y, m, V).curvature
+    for k, h in bumps(K):
+        fall = Categorical(K).averaged(y, m - h, V).grad - Categorical(K).averaged(y, m + h, V).grad
+        assert_allclose(curvature[:, :, k], fall / (2 * STEP), rtol=1e-8, atol=20 * EPS / STEP)
 
 
 @CLASSES

@@ -84,10 +84,12 @@ _TAIL_POINTS = 1024  # for such a probability: of what is below the error of all
 
 
 # For averages of log p, in the directions that are left when all classes but one move together:
-_MOST_AXES = 2  # that get nodes: those of three and four classes
+BY_NODES = 4  # classes at most: two axes are left of them
 _MOST_ON_AXIS = (1, 1536, 64)  # by the number of axes
 _MARGIN = 1.25  # on spreads: errors of 1e-8 instead of `_GOAL`
-_NARROW_SPREAD, _RESIDUAL_POINTS = 0.15, (128, 1024)  # below it, and beyond
+_LEAST_VARIANCE = 1e-14  # of an axis, beside the largest of a score: what is below is rounding
+_NARROW_SPREAD, _NARROW_POINTS = 0.15, 128  # a spread below which so many points are enough
+POINTS, FEW_POINTS = 4096, 1024  # for more classes; the second on the way to an optimum
 
 
 def log_softmax(m: ArrayLike, V: ArrayLike) -> Array:
@@ -320,7 +322,7 @@ class AgainstOthers(NamedTuple):
     hessian: Array  # (n, K, K)
 
 
-def softplus_of_others(y: Codes, m: Array, V: Array, shift: float = 0.0) -> AgainstOthers:
+def softplus_of_others(y: Codes, m: Array, V: Array, shift: float = 0.0, points: int = POINTS) -> AgainstOthers:
     r"""Averages of the softplus of the log odds a of all other classes against class y, f ~ N(m, V).
 
     .. math:: E[\log(1 + e^{a - c})], \qquad a = \log \textstyle\sum_{j \ne y} e^{f_j - f_y}, \qquad
@@ -338,6 +340,8 @@ def softplus_of_others(y: Codes, m: Array, V: Array, shift: float = 0.0) -> Agai
         Covariances; positive semi-definite.
     shift : float
         c.
+    points : int
+        A power of two; of the rule for five classes and more.
 
     Returns
     -------
@@ -354,7 +358,7 @@ def softplus_of_others(y: Codes, m: Array, V: Array, shift: float = 0.0) -> Agai
     long as scores differ by some 100 standard deviations at most) and four (up to 3; 1e-4 up to 6); else points, the
     same for every row and at every call. A root of the covariance that is a smooth function of it makes averages smooth
     functions of m and V. First and second derivatives in m are those of the very sum that is the value. Errors of
-    1,024 points are about 1e-3 where standard deviations are 1, and grow with them.
+    4,096 points are at most 1e-3 where standard deviations are 1, and grow with them.
 
     References
     ----------
@@ -373,7 +377,7 @@ def softplus_of_others(y: Codes, m: Array, V: Array, shift: float = 0.0) -> Agai
         first = _class_first(K)[y[block]]
         within = np.take_along_axis(m[block], first, axis=1)
         ordered = V[block][np.arange(len(first))[:, None, None], first[:, :, None], first[:, None, :]]
-        found = _first_against_others(within, ordered, shift)
+        found = _first_against_others(within, ordered, shift, points)
         back = np.argsort(first, axis=1)
         out.value[block] = found.value
         out.gradient[block] = np.take_along_axis(found.gradient, back, axis=1)
@@ -381,13 +385,13 @@ def softplus_of_others(y: Codes, m: Array, V: Array, shift: float = 0.0) -> Agai
     return out
 
 
-def _first_against_others(m: Array, V: Array, shift: float) -> AgainstOthers:
+def _first_against_others(m: Array, V: Array, shift: float, points: int) -> AgainstOthers:
     """The same for the first class of each row."""
     n, K = m.shape
     lines, variance = _residual_axes(V)
     d = m[:, 1:] - m[:, :1]
     out = AgainstOthers(np.empty(n), np.empty((n, K)), np.empty((n, K, K)))
-    which = np.column_stack([_residual_counts(lines), variance > _WIDE_VARIANCE])
+    which = np.column_stack([_residual_counts(lines, points), variance > _WIDE_VARIANCE])
     for pattern, rows in _groups(which, np.arange(n)):
         z, weights = _residual_nodes(pattern[:-1], K - 2)
         normals = _FEW_NORMALS if pattern[-1] else _NORMALS
@@ -436,7 +440,7 @@ def _residual_axes(V: Array) -> tuple[Array, Array]:
         return np.empty((n, 1, 0)), np.maximum(spread, 0.0)
     C = _contrasts(J)
     variance, axes = np.linalg.eigh(C.T @ V[:, 1:, 1:] @ C)
-    known = variance > _ROUNDED**2 * np.abs(V).max(axis=(1, 2))[:, None]
+    known = variance > _LEAST_VARIANCE * np.abs(V).max(axis=(1, 2))[:, None]
     sd = np.sqrt(np.where(known, variance, 1.0))
     along = (axes.swapaxes(1, 2) @ (with_mean[:, 1:] @ C)[:, :, None])[:, :, 0]
     regression = (axes @ np.where(known, along / sd, 0.0)[:, :, None]).swapaxes(1, 2)  # (n, 1, J-1)
@@ -444,12 +448,12 @@ def _residual_axes(V: Array) -> tuple[Array, Array]:
     return np.asarray(C @ root + regression), np.maximum(spread - (regression**2).sum(axis=(1, 2)), 0.0)
 
 
-def _residual_counts(lines: Array) -> Codes:
+def _residual_counts(lines: Array, points: int) -> Codes:
     """Nodes on each axis for three and four classes, (n, K-2); one number of points for more, (n, 1)."""
     r = lines.shape[2]
     spreads = _spreads(np.concatenate([lines, np.zeros((len(lines), 1, r))], axis=1))
-    if r > _MOST_AXES:
-        return np.where(spreads.max(axis=1, keepdims=True) < _NARROW_SPREAD, *_RESIDUAL_POINTS)
+    if r > BY_NODES - 2:
+        return np.where(spreads.max(axis=1, keepdims=True) < _NARROW_SPREAD, _NARROW_POINTS, points)
     counts: Codes = _COUNTS[np.minimum(np.searchsorted(_SPREADS, _MARGIN * spreads), len(_COUNTS) - 1)]
     return np.minimum(counts, _MOST_ON_AXIS[r])
 
@@ -457,7 +461,7 @@ def _residual_counts(lines: Array) -> Codes:
 @lru_cache(maxsize=256)
 def _residual_nodes(pattern: tuple[int, ...], r: int) -> tuple[Array, Array]:
     """Nodes (r, S) and weights (S,) of the directions that are left."""
-    if r <= _MOST_AXES:
+    if r <= BY_NODES - 2:
         return _grid(pattern) if r else (np.empty((0, 1)), np.ones(1))
     (size,) = pattern
     return normal_points(size, r).T, np.full(size, 1.0 / size)

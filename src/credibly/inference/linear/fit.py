@@ -40,6 +40,8 @@ from credibly.inference.linear.glm import (
 from credibly.inference.linear.hyper import (
     LOG_SCALE_BOUNDS,
     Choices,
+    FreeScales,
+    Joint,
     Maximum,
     Moments,
     Parameter,
@@ -70,7 +72,7 @@ from credibly.inference.linear.priors import (
 from credibly.inference.linear.row_space import all_rows, in_row_space, refuse_growth, scaled_prior, worth_reducing
 from credibly.inference.linear.several_starts import best_laplace, one_search
 from credibly.inference.linear.spec import Data, LinearSpec, PriorChoice, refuse_combinations
-from credibly.inference.linear.variational import variational
+from credibly.inference.linear.variational import variational, variational_with_scales
 from credibly.inference.linear.wide import WideGaussian, WideObjective, best_scale, refuse_wide, wide_laplace
 from credibly.model.centred_prior import IndependentPrior
 from credibly.model.likelihoods import BernoulliLogit, Categorical, Likelihood
@@ -95,8 +97,8 @@ EVIDENCE_ROUNDING = 1e-9  # of a log evidence
 
 FILTERS = ("adf", "adf_spherical")
 FIRST_RUNG = {"auto": "laplace", "exact": "variational", "adf": "laplace", "adf_spherical": "laplace"}
-BRIEF_STEPS = 3  # of variational inference while scales are moving; EP takes as many sweeps
-VARIATIONAL_TOL = 1e-5  # a weight, squared standard deviations: averages at fixed points are no better
+BRIEF_STEPS = 3  # sweeps of EP while scales are moving
+VARIATIONAL_TOL = 1e-6  # a weight, squared standard deviations: averages at fixed points are no better
 
 WIDER = 0.5  # log scales by which the prior of "hierarchical" is widened to see how the weights follow
 
@@ -312,12 +314,27 @@ def _laplace(problem: Problem, theta: Array, near: Approximation | None, *, brie
 
 def _variational(problem: Problem, theta: Array, near: Approximation | None, *, brief: bool) -> Approximation:
     near = _laplace(problem, theta, None, brief=False) if near is None else near
-    controls, objective = problem.controls, problem.at(theta)
-    if not isinstance(objective.likelihood, Likelihood):
-        controls = controls._replace(tol=max(controls.tol, VARIATIONAL_TOL * near.q.mean.size))
-    if brief:
-        controls = controls._replace(max_steps=BRIEF_STEPS)
-    return variational(objective, near.q, controls)
+    return variational(problem.at(theta), near.q, _variational_controls(problem))
+
+
+def _variational_controls(problem: Problem) -> Controls:
+    """One score a row is averaged to rounding, several are not."""
+    likelihood, _ = problem.choices.at(problem.choices.start)
+    if isinstance(likelihood, Likelihood):
+        return problem.controls
+    return problem.controls._replace(tol=max(problem.controls.tol, VARIATIONAL_TOL * problem.design.size))
+
+
+def _with_scales(problem: Problem, theta: Array, near: Approximation | None) -> tuple[Array, Approximation]:
+    """Prior scales and the variational approximation together."""
+    near = _laplace(problem, theta, None, brief=False) if near is None else near
+    assert isinstance(problem.choices.prior, ScaledPriors)
+    scales = FreeScales(problem.choices.prior, problem.at)
+    return variational_with_scales(scales, theta, near.q, _variational_controls(problem))
+
+
+def _joint_search(problem: Problem, rung: str) -> Joint | None:
+    return partial(_with_scales, problem) if rung == "variational" else None
 
 
 def _ep(problem: Problem, theta: Array, near: Approximation | None, *, brief: bool) -> Approximation:
@@ -421,7 +438,8 @@ def _learnt(problem: Problem, rung: str) -> tuple[Maximum, tuple[NoiseMode, ...]
     run = partial(RUNGS[first], problem)
     modes: tuple[NoiseMode, ...] = ()
     if problem.spec.flips is None:
-        best = maximise(run, problem.choices, problem.at, moves=first == "laplace")
+        joint = _joint_search(problem, first)
+        best = maximise(run, problem.choices, problem.at, moves=first == "laplace", jointly=joint)
     else:
         best, modes = _best_flips(problem, run)
     return (best if first == rung else _again(problem, rung, best)), modes
@@ -433,7 +451,8 @@ def _again(problem: Problem, rung: str, before: Maximum) -> Maximum:
     choices = problem.choices.with_parameters(before.theta[n:])
     fixed = replace(problem, choices=choices)
     run = partial(RUNGS[rung], fixed)
-    best = maximise(run, choices, fixed.at, before.theta[:n], before.found, moves=False)
+    joint = _joint_search(fixed, rung)
+    best = maximise(run, choices, fixed.at, before.theta[:n], before.found, moves=False, jointly=joint)
     integral = best.log_integral + before.parameters.log_ratio
     return best._replace(
         theta=np.concatenate([best.theta, before.theta[n:]]), parameters=before.parameters, log_integral=integral

@@ -348,7 +348,7 @@ def _lowest(
 # --- the maximum --------------------------------------------------------------------------------------------
 
 
-def maximise(
+def maximise(  # noqa: PLR0913
     run: Run,
     choices: Choices,
     objective: Callable[[Array], Objective],
@@ -422,8 +422,12 @@ class _Surface:
         return self.steepness(at) <= self.flat
 
     def on_a_slope(self, at: Evaluation) -> bool:
-        """Whether the evidence rises by more than rounding explains: the search has failed."""
-        return self.steepness(at) > STEEP * max(self.flat, FLAT, ROUNDING * abs(at.value))
+        """Whether the evidence rises by more than rounding explains: the search has failed.
+
+        Where inference ends early, a slope is a sum over all weights of what that leaves.
+        """
+        flat = self.flat if self.moves else self.flat * np.sqrt(at.found.q.mean.size)
+        return self.steepness(at) > STEEP * max(flat, FLAT, ROUNDING * abs(at.value))
 
     def higher(self, at: Evaluation, other: Evaluation) -> bool:
         """Whether one evaluation is above another, or as high and more level."""

@@ -42,6 +42,7 @@ from credibly.numerics.linalg import (
     softmax_gram,
     weighted_gram,
 )
+from credibly.numerics.softmax_averages import POINTS
 from credibly.numerics.status import Local
 
 CACHED_SCORES = 2**15  # of a block at many weights, held at a time: with their temporaries they fit the cache
@@ -152,7 +153,7 @@ def expected_block(block: Block, likelihood: AnyLikelihood, W: Array) -> Sums:
     return (class_gram(rows.X, _weighted(likelihood.information(f), rows.weight), intercept=intercept),)
 
 
-def averaged_block(block: Block, likelihood: AnyLikelihood, at: "DataGaussian") -> Sums:
+def averaged_block(block: Block, likelihood: AnyLikelihood, at: "DataGaussian", points: int) -> Sums:
     """Log likelihood of a block, its gradient and minus its Hessian, averaged over a Gaussian, in the free weights."""
     rows, intercept = block.counted, at.intercept
     if isinstance(likelihood, Likelihood):
@@ -166,7 +167,7 @@ def averaged_block(block: Block, likelihood: AnyLikelihood, at: "DataGaussian") 
     step = max(1, ROOT_NUMBERS // at.root.size * rows.X.shape[1])
     for i in range(0, len(rows.y), step):
         part = rows.taken(np.arange(i, min(i + step, len(rows.y))))
-        averaged = likelihood.averaged(part.y, class_scores(part.X, at.mean), at.class_covariance(part.X))
+        averaged = likelihood.averaged(part.y, class_scores(part.X, at.mean), at.class_covariance(part.X), points)
         log_prob, grad, curvature = (_weighted(it, part.weight) for it in averaged)
         C = at.class_map
         sums = (
@@ -373,10 +374,14 @@ class Objective:
         """The gradient at x alone: a cheaper pass over the rows."""
         return self._prior_gradient(x) - self.free(self._sum(gradient_block, x)[0])
 
-    def averages(self, q: Gaussian) -> Averages:
-        """The log likelihood averaged over q, with derivatives: one pass over the rows."""
+    def averages(self, q: Gaussian, points: int = POINTS) -> Averages:
+        """The log likelihood averaged over q, with derivatives: one pass over the rows.
+
+        `points` are those of the rule for many classes (`numerics.softmax_averages`).
+        """
         (rows, standard), at = self.raw, self.in_data_units(q)
-        value, gradient, information = rows.sum(partial(averaged_block, likelihood=self.likelihood, at=at), add)
+        block = partial(averaged_block, likelihood=self.likelihood, at=at, points=points)
+        value, gradient, information = rows.sum(block, add)
         J = self.design.classes.n_free
 
         def free(sums: Array | float) -> Array:

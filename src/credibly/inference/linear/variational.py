@@ -10,6 +10,7 @@ C     L⁻ᵀ, the upper triangular root of its covariance, Σ = C Cᵀ         
 g     gradient of the bound in m: E[∇ log p(y, x)]                                  (M,)
 H     averaged curvature: minus the Hessian of log p(y, x), averaged over q         (M, M)
 E     the upper triangle of I - Cᵀ H C: gradient of the bound in T, where C(I + T)  (M, M)
+θ     log prior scales, where they are learnt                                       (T,)
 ====  ============================================================================  ======
 
 At the maximum g = 0 and Λ = H. One pass over the rows gives the bound, g and H of the point it is made at.
@@ -18,9 +19,10 @@ Far from the maximum a step goes to the precision H and the mean m + H⁻¹g: th
 step of one (Khan & Rue 2023). Near it, such steps converge slowly where the posterior is skewed. There the search goes
 on in (m, C), in which the bound of a log-concave likelihood is concave (Challis & Barber 2013), by the limited-memory
 BFGS method, whose first guess of the Hessian is the Fisher metric of q: a step of KL in nats is as long everywhere.
+Prior scales are searched along: their slope, Σ τ(m² + Σ_jj) - 1, needs no pass.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -28,8 +30,10 @@ from credibly.errors import NotPositiveDefinite
 from credibly.inference.gaussian import Gaussian
 from credibly.inference.linear.approximation import Approximation, Quadratic
 from credibly.inference.linear.objective import Objective
+from credibly.model.likelihoods.kinds import n_outputs
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
+from credibly.numerics.softmax_averages import BY_NODES, FEW_POINTS, POINTS
 from credibly.numerics.special import LOG_2PI
 from credibly.numerics.status import CONTROLS, Controls, Status
 
@@ -39,40 +43,61 @@ ARMIJO = 1e-4  # share of the rise that its slope promises which a step must hav
 SMALLEST_STEP, SMALLEST_NEAR = 2.0**-20, 2.0**-3  # shares of a step that are tried: the second where one is short
 FLATTEST, STEEPEST = 0.05, 1.0  # of the first guess, beside the Fisher metric
 LEAST_DIAGONAL = 0.1  # that a step leaves of an element of the diagonal of C
+LONGEST_IN_SCALE = 1.0  # step in a log scale
+CLOSE = 1e-1  # squared standard deviations for each weight: from farther off a search with few points comes first
+ROUGH = 1e-4  # squared standard deviations for each weight to which few points lead, where averages need points
 NEAR = 1e-5  # squared standard deviations for each weight: below, what stops a search is the rounding of averages
 FARTHEST = 1e16  # squared standard deviations to go: averages over such a start are of its tails alone, or no numbers;
 NARROWER, NARROWINGS = 16.0, 40  # so its precision becomes so many times as large, so often at most
 
 
+class Vector(NamedTuple):
+    """A step in the mean, in the root and in the log scales, or a gradient in them."""
+
+    mean: Array  # (M,)
+    root: Array  # (M, M), upper triangular
+    scales: Array  # (T,)
+
+    def dot(self, other: "Vector") -> float:
+        """Inner product."""
+        return float(self.mean @ other.mean + np.vdot(self.root, other.root) + self.scales @ other.scales)
+
+    def plus(self, factor: float, other: "Vector") -> "Vector":
+        """The sum with so much of another."""
+        return Vector(*(mine + factor * its for mine, its in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> "Vector":
+        """So much of it."""
+        return Vector(*(factor * mine for mine in self))
+
+
+class Scales(Protocol):
+    """Prior scales that are searched along."""
+
+    def objective(self, theta: Array, /) -> Objective:
+        """The objective with the prior at θ."""
+
+    def slope(self, theta: Array, q: Gaussian, /) -> Array:
+        """Slope of the bound in θ, zero where it points out of its bounds."""
+
+    def clipped(self, theta: Array, /) -> Array:
+        """θ within its bounds."""
+
+    @property
+    def counts(self) -> Array:
+        """How many weights each scale is of."""
+
+
 class State(NamedTuple):
-    """A Gaussian, the bound there, and its slopes."""
+    """A Gaussian (and scales), the bound there, and its slopes."""
 
     q: Gaussian
+    theta: Array
     bound: float
-    gradient: Array  # g
     triangle: Array  # E
-    by_root: Array  # the gradient in C, upper triangular: that of L E
+    gradient: Vector  # g, that in C, which is the upper triangle of L E, and that in θ
     target: PSD | None  # H, where it is positive definite
     likelihood: Quadratic  # that averages over q make of the log likelihood
-
-    @classmethod
-    def of(cls, objective: Objective, q: Gaussian) -> "State":
-        """One pass over the rows."""
-        with np.errstate(over="ignore", invalid="ignore"):  # averages that are no numbers: the search steps back
-            rows, prior = objective.averages(q), objective.expected_prior(q)
-            entropy = 0.5 * (q.mean.size * (1 + LOG_2PI) - q.precision.logdet)
-            bound, gradient = rows.log_likelihood - prior.value + entropy, rows.gradient - prior.gradient
-            white = [q.root @ part for part in prior.roots]
-            E = np.triu(-(q.root @ rows.information) @ q.root.T - white[0] @ white[0].T + white[1] @ white[1].T)
-            E.flat[:: len(E) + 1] += 1.0
-            likelihood = Quadratic(rows.information, rows.information @ q.mean + rows.gradient)
-        if not (np.isfinite(bound) and np.isfinite(gradient).all() and np.isfinite(E).all()):
-            return cls(q, -np.inf, gradient, E, E, None, likelihood)
-        try:
-            target = objective.precision(rows.information, prior.hessian, prior.roots, "the averaged curvature")
-        except NotPositiveDefinite:
-            target = None
-        return cls(q, bound, gradient, E, np.triu(q.precision.factor @ E), target, likelihood)
 
     @property
     def rise(self) -> float:
@@ -81,15 +106,8 @@ class State(NamedTuple):
         .. math:: |C^\top g|^2 + \tfrac12 \|I - C^\top H C\|^2
         """
         with np.errstate(over="ignore", invalid="ignore"):
-            white, diagonal = self.q.root @ self.gradient, np.diag(self.triangle)
+            white, diagonal = self.q.root @ self.gradient.mean, np.diag(self.triangle)
             return float(white @ white + (self.triangle**2).sum() - 0.5 * diagonal @ diagonal)
-
-    def metric(self, mean: Array, root: Array) -> tuple[Array, Array]:
-        """The inverse of the Fisher metric, for a gradient in m and in C."""
-        R = self.q.root
-        T = np.triu(R @ root)
-        T.flat[:: len(T) + 1] *= 0.5
-        return R.T @ (R @ mean), R.T @ T
 
     def natural(self, length: float) -> Gaussian:
         """q after a natural-gradient step of this length."""
@@ -98,29 +116,83 @@ class State(NamedTuple):
         if length < 1.0:
             mixed = (1 - length) * self.q.precision.matrix + length * self.target.matrix
             precision = PSD.of(mixed, "the precision between two steps")
-        return Gaussian(self.q.mean + length * precision.solve(self.gradient), precision)
+        return Gaussian(self.q.mean + length * precision.solve(self.gradient.mean), precision)
 
-    def moved(self, mean: Array, root: Array) -> Gaussian:
+    def moved(self, step: Vector) -> Gaussian:
         """q after a step in m and in C."""
-        lower = PSD(np.asfortranarray((self.q.root.T + root).T))
-        return Gaussian(self.q.mean + mean, PSD(np.asfortranarray(lower.inverse_root)))
+        lower = PSD(np.asfortranarray((self.q.root.T + step.root).T))
+        return Gaussian(self.q.mean + step.mean, PSD(np.asfortranarray(lower.inverse_root)))
+
+
+class Bound:
+    """The bound as a function of a Gaussian and of log scales.
+
+    Parameters
+    ----------
+    objective : Objective
+        With scales, at whatever scales.
+    scales : Scales or None
+    points : int
+        At which averages over the scores of many classes are taken.
+    """
+
+    def __init__(self, objective: Objective, scales: Scales | None, points: int) -> None:
+        self.objective, self.scales, self.points = objective, scales, points
+
+    def __call__(self, q: Gaussian, theta: Array) -> State:
+        """One pass over the rows."""
+        objective = self.objective if self.scales is None else self.scales.objective(theta)
+        with np.errstate(over="ignore", invalid="ignore"):  # averages that are no numbers: the search steps back
+            rows, prior = objective.averages(q, self.points), objective.expected_prior(q)
+            entropy = 0.5 * (q.mean.size * (1 + LOG_2PI) - q.precision.logdet)
+            bound, g = rows.log_likelihood - prior.value + entropy, rows.gradient - prior.gradient
+            white = [q.root @ part for part in prior.roots]
+            E = np.triu(-(q.root @ rows.information) @ q.root.T - white[0] @ white[0].T + white[1] @ white[1].T)
+            E.flat[:: len(E) + 1] += 1.0
+            likelihood = Quadratic(rows.information, rows.information @ q.mean + rows.gradient)
+        slope = np.empty(0) if self.scales is None else self.scales.slope(theta, q)
+        if not (np.isfinite(bound) and np.isfinite(g).all() and np.isfinite(E).all()):
+            return State(q, theta, -np.inf, E, Vector(g, E, slope), None, likelihood)
+        gradient = Vector(g, np.triu(q.precision.factor @ E), slope)
+        try:
+            target = objective.precision(rows.information, prior.hessian, prior.roots, "the averaged curvature")
+        except NotPositiveDefinite:
+            target = None
+        return State(q, theta, bound, E, gradient, target, likelihood)
+
+    def metric(self, state: State, gradient: Vector) -> Vector:
+        """The inverse of the Fisher metric, times a gradient; of log scales, over the curvature 2 Σ τ(m² + Σ_jj)."""
+        R = state.q.root
+        T = np.triu(R @ gradient.root)
+        T.flat[:: len(T) + 1] *= 0.5
+        return Vector(R.T @ (R @ gradient.mean), R.T @ T, gradient.scales / self._curvature(state))
+
+    def _curvature(self, state: State) -> Array:
+        """That of the bound in log scales where they are too small, and what it is at their best where too large."""
+        if self.scales is None:
+            return np.empty(0)
+        return 2 * (self.scales.counts + np.maximum(state.gradient.scales, 0.0))
+
+    def level(self, state: State, tol: float) -> bool:
+        """Whether a whole step would be no longer than the root of this, in standard deviations."""
+        return state.rise + float((state.gradient.scales**2 / self._curvature(state)).sum()) <= tol
 
 
 class Pair(NamedTuple):
-    """A step in (m, C), and by how much the gradient fell along it."""
+    """A step, and by how much the gradient fell along it: their product is positive where the bound is concave."""
 
-    mean: Array
-    root: Array
-    fall_mean: Array
-    fall_root: Array
-
-    @property
-    def product(self) -> float:
-        """Positive where the bound is concave along the step."""
-        return float(self.mean @ self.fall_mean + np.vdot(self.root, self.fall_root))
+    step: Vector
+    fall: Vector
+    product: float
 
 
-def variational(objective: Objective, start: Gaussian, controls: Controls = CONTROLS) -> Approximation:
+def variational(
+    objective: Objective,
+    start: Gaussian,
+    controls: Controls = CONTROLS,
+    *,
+    points: int = POINTS,
+) -> Approximation:
     """Approximate the posterior by the Gaussian of least KL(q ‖ p), from a Gaussian near it.
 
     Parameters
@@ -132,6 +204,8 @@ def variational(objective: Objective, start: Gaussian, controls: Controls = CONT
     controls : Controls
         `tol`: the search ends where a whole step would be no longer than this, in squared standard deviations. It ends,
         too, where no step rises and a whole one is as short as the errors of averages.
+    points : int
+        At which averages are taken, for five classes and more; a search with few comes first, whose bound is another.
 
     Returns
     -------
@@ -142,54 +216,69 @@ def variational(objective: Objective, start: Gaussian, controls: Controls = CONT
     ----------
     Opper & Archambeau 2009; Challis & Barber 2013; Khan & Rue 2023. Nocedal & Wright 2006, algorithms 7.4 and 7.5.
     """
-    state, pairs, status = _first(objective, start), list[Pair](), Status.STEP_LIMIT
-    M = start.mean.size
+    return _search(Bound(objective, None, points), start, np.empty(0), controls)[1]
+
+
+def variational_with_scales(
+    scales: Scales, theta: Array, start: Gaussian, controls: Controls = CONTROLS, *, points: int = POINTS
+) -> tuple[Array, Approximation]:
+    """The log prior scales of the highest bound, and the approximation there, from a start of both."""
+    return _search(Bound(scales.objective(theta), scales, points), start, theta, controls)
+
+
+def _search(bound: Bound, start: Gaussian, theta: Array, controls: Controls) -> tuple[Array, Approximation]:
+    M, objective, all_points = start.mean.size, bound.objective, bound.points
     most = int(np.clip(PAIR_NUMBERS / (2 * M**2), FEWEST_PAIRS, MOST_PAIRS))
+    few = all_points > FEW_POINTS and n_outputs(objective.likelihood) > BY_NODES
+    bound.points = FEW_POINTS if few else all_points
+    state, pairs, status = _first(bound, start, theta), list[Pair](), Status.STEP_LIMIT
+    if few and bound.level(state, CLOSE * M):
+        few, bound.points = False, all_points
+        state = bound(state.q, theta)
     for step in range(1, controls.max_steps + 1):
-        rise = state.rise
-        controls.report(step - 1, -state.bound, rise)
-        if rise <= controls.tol:
+        controls.report(step - 1, -state.bound, state.rise)
+        if bound.level(state, controls.tol) and not few:
             status = Status.CONVERGED
             break
-        new = _natural_step(objective, state) if not pairs and rise > FAR * M else None
-        if new is None:
-            near = rise <= NEAR * M
-            new = _step(objective, state, pairs, SMALLEST_NEAR if near else SMALLEST_STEP)
+        new = _natural_step(bound, state) if not pairs and state.rise > FAR * M else None
+        if new is None and not (few and bound.level(state, ROUGH * M)):
+            near = bound.level(state, NEAR * M)
+            new = _step(bound, state, pairs, SMALLEST_NEAR if near else SMALLEST_STEP)
             if new is None and pairs and not near:
                 pairs = []
-                new = _step(objective, state, pairs, SMALLEST_STEP)
-            if new is None:
+                new = _step(bound, state, pairs, SMALLEST_STEP)
+            if new is None and not few:
                 status = Status.CONVERGED if near else Status.STALLED
                 break
-            pair = Pair(
-                new.q.mean - state.q.mean,
-                new.q.root.T - state.q.root.T,
-                state.gradient - new.gradient,
-                state.by_root - new.by_root,
-            )
-            if pair.product > 0:
-                pairs = [*pairs, pair][-most:]
+            if new is not None:
+                pairs = _remembered(pairs, state, new, most)
+        if new is None:  # as far as few points lead
+            few, bound.points = False, all_points
+            new = bound(state.q, state.theta)
         state = new
     q = state.q
-    return Approximation(q, state.bound, objective.log_likelihood(q.mean), status, step, likelihood=state.likelihood)
+    if bound.scales is not None:
+        objective = bound.scales.objective(state.theta)
+    log_likelihood = objective.log_likelihood(q.mean)
+    return state.theta, Approximation(q, state.bound, log_likelihood, status, step, likelihood=state.likelihood)
 
 
-def _first(objective: Objective, q: Gaussian) -> State:
+def _first(bound: Bound, q: Gaussian, theta: Array) -> State:
     """The state at the start, with a smaller covariance where averages over it are no numbers."""
     for _ in range(NARROWINGS):
-        state = State.of(objective, q)
+        state = bound(q, theta)
         if np.isfinite(state.bound) and state.rise < FARTHEST:
             return state
         q = Gaussian(q.mean, PSD(np.asfortranarray(np.sqrt(NARROWER) * q.precision.factor)))
     raise NotPositiveDefinite("the averaged curvature is not finite around the mode.")
 
 
-def _natural_step(objective: Objective, state: State) -> State | None:
+def _natural_step(bound: Bound, state: State) -> State | None:
     """The state after the longest natural-gradient step of one, a half, a quarter … that raises the bound."""
     length = 1.0 if state.target is not None else 0.0
     while length > SMALLEST_STEP:
         try:
-            new = State.of(objective, state.natural(length))
+            new = bound(state.natural(length), state.theta)
         except NotPositiveDefinite:
             new = None
         if new is not None and new.bound > state.bound:
@@ -198,17 +287,20 @@ def _natural_step(objective: Objective, state: State) -> State | None:
     return None
 
 
-def _step(objective: Objective, state: State, pairs: list[Pair], smallest: float) -> State | None:
+def _step(bound: Bound, state: State, pairs: list[Pair], smallest: float) -> State | None:
     """The state after a step of limited-memory BFGS; None where no length of it raises the bound."""
-    mean, root = _direction(state, pairs)
-    slope = float(state.gradient @ mean + np.vdot(state.by_root, root))
+    step = _direction(bound, state, pairs)
+    slope = state.gradient.dot(step)
     if not slope > 0:
         return None
-    shrinkage = float((np.diag(root) / np.diag(state.q.root)).min())
+    shrinkage = float((np.diag(step.root) / np.diag(state.q.root)).min())
     length = min(1.0, (LEAST_DIAGONAL - 1) / shrinkage) if shrinkage < 0 else 1.0
+    length = min(length, LONGEST_IN_SCALE / max(float(np.abs(step.scales).max(initial=0.0)), LONGEST_IN_SCALE))
     smallest *= length
     while length > smallest:
-        new = State.of(objective, state.moved(length * mean, length * root))
+        part = step.times(length)
+        theta = state.theta if bound.scales is None else bound.scales.clipped(state.theta + part.scales)
+        new = bound(state.moved(part), theta)
         gain = new.bound - state.bound
         if gain >= ARMIJO * length * slope:
             return new
@@ -217,22 +309,26 @@ def _step(objective: Objective, state: State, pairs: list[Pair], smallest: float
     return None
 
 
-def _direction(state: State, pairs: list[Pair]) -> tuple[Array, Array]:
+def _remembered(pairs: list[Pair], before: State, after: State, most: int) -> list[Pair]:
+    """The latest pairs with one more, if the gradient fell along it."""
+    step = Vector(after.q.mean - before.q.mean, after.q.root.T - before.q.root.T, after.theta - before.theta)
+    fall = before.gradient.plus(-1.0, after.gradient)
+    product = step.dot(fall)
+    return [*pairs, Pair(step, fall, product)][-most:] if product > 0 else pairs
+
+
+def _direction(bound: Bound, state: State, pairs: list[Pair]) -> Vector:
     """The two loops of limited-memory BFGS, from the newest pair to the oldest and back."""
-    mean, root = state.gradient, state.by_root
-    shares: list[float] = []
+    vector, shares = state.gradient, list[float]()
     for pair in reversed(pairs):
-        share = float(pair.mean @ mean + np.vdot(pair.root, root)) / pair.product
-        mean, root = mean - share * pair.fall_mean, root - share * pair.fall_root
-        shares.append(share)
-    mean, root = state.metric(mean, root)
+        shares.append(pair.step.dot(vector) / pair.product)
+        vector = vector.plus(-shares[-1], pair.fall)
+    vector = bound.metric(state, vector)
     if pairs:
-        last = pairs[-1]
-        metric_mean, metric_root = state.metric(last.fall_mean, last.fall_root)
-        squared = float(last.fall_mean @ metric_mean + np.vdot(last.fall_root, metric_root))
-        scale = float(np.clip(last.product / squared, FLATTEST, STEEPEST))
-        mean, root = scale * mean, scale * root
+        fall = pairs[-1].fall
+        vector = vector.times(
+            float(np.clip(pairs[-1].product / fall.dot(bound.metric(state, fall)), FLATTEST, STEEPEST))
+        )
     for pair, share in zip(pairs, reversed(shares), strict=True):
-        more = share - float(pair.fall_mean @ mean + np.vdot(pair.fall_root, root)) / pair.product
-        mean, root = mean + more * pair.mean, root + more * pair.root
-    return mean, root
+        vector = vector.plus(share - pair.fall.dot(vector) / pair.product, pair.step)
+    return vector

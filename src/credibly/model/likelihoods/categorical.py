@@ -8,6 +8,7 @@ import numpy as np
 from credibly.model.likelihoods.base import Averaged
 from credibly.numerics import softmax_averages
 from credibly.numerics.arrays import Array, Codes
+from credibly.numerics.softmax_averages import POINTS
 from credibly.numerics.special import log_softmax
 
 
@@ -90,14 +91,14 @@ class Categorical:
         """log E[softmax(f)], f ~ N(m, V): (n, K); the errors are those of `numerics.softmax_averages`."""
         return softmax_averages.log_softmax(m, V)
 
-    def averaged(self, y: Codes, m: Array, V: Array) -> Averaged:
+    def averaged(self, y: Codes, m: Array, V: Array, points: int = POINTS) -> Averaged:
         r"""Averages of log p(y | f), its gradient (n, K) and its curvature (n, K, K), f ~ N(m, V).
 
         .. math:: \nabla_m E[\log p] = E[\mathrm{grad}], \qquad 2 \nabla_V E[\log p] = -E[\mathrm{curvature}]
 
-        The errors are those of `softmax_averages.softplus_of_others`.
+        The errors, and the points, are those of `softmax_averages.softplus_of_others`.
         """
-        value, gradient, hessian = softmax_averages.softplus_of_others(np.asarray(y), m, V)
+        value, gradient, hessian = softmax_averages.softplus_of_others(np.asarray(y), m, V, points=points)
         return Averaged(-value, -gradient, hessian)
 
 

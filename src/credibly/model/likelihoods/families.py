@@ -70,6 +70,9 @@ class Gaussian(Family):
     def log_mean_information(self, mu: Array, s: Dispersion, log_mu: Array) -> tuple[Array, Array]:
         return mu**2 / s, 2 * mu**2 / s
 
+    def exponentials(self, y: Array, s: Dispersion) -> tuple[tuple[float, Array], ...]:
+        return (1.0, np.asarray(y / s)), (2.0, np.asarray(-0.5 / s))
+
     def unit_deviance(self, y: Array, mu: Array) -> Array:
         return np.asarray((y - mu) ** 2)
 
@@ -116,6 +119,9 @@ class Gamma(Family):
 
     def log_mean_information(self, mu: Array, s: Dispersion, log_mu: Array) -> tuple[Array, Array]:
         return np.ones(np.shape(mu)) / s, np.zeros(np.shape(mu))
+
+    def exponentials(self, y: Array, s: Dispersion) -> tuple[tuple[float, Array], ...]:
+        return ((-1.0, np.asarray(-y / s)),)
 
     def unit_deviance(self, y: Array, mu: Array) -> Array:
         with silent():
@@ -165,6 +171,9 @@ class InverseGaussian(Family):
     def log_mean_information(self, mu: Array, s: Dispersion, log_mu: Array) -> tuple[Array, Array]:
         return 1 / (s * mu), -1 / (s * mu)
 
+    def exponentials(self, y: Array, s: Dispersion) -> tuple[tuple[float, Array], ...]:
+        return (-2.0, np.asarray(-0.5 * y / s)), (-1.0, np.asarray(1 / s))
+
     def unit_deviance(self, y: Array, mu: Array) -> Array:
         with silent():
             return np.asarray(((y / mu - 1) / np.sqrt(y)) ** 2)  # the square alone could overflow
@@ -211,6 +220,9 @@ class Poisson(Family):
 
     def log_mean_information(self, mu: Array, s: Dispersion, log_mu: Array) -> tuple[Array, Array]:
         return mu, mu
+
+    def exponentials(self, y: Array, s: Dispersion) -> tuple[tuple[float, Array], ...]:
+        return ((1.0, np.array(-1.0)),)
 
     def unit_deviance(self, y: Array, mu: Array) -> Array:
         with silent():

@@ -73,6 +73,13 @@ class Family(ABC):
     def log_mean_information(self, mu: Array, s: Dispersion, log_mu: Array) -> tuple[Array, Array]:
         """Fisher information μ² / (s V(μ)) about λ, and its derivative in λ."""
 
+    def exponentials(self, y: Array, s: Dispersion) -> tuple[tuple[float, Array], ...] | None:
+        """Powers p and coefficients c: log p is Σ c e^(pλ) and a line in λ = log μ; None where it is no such sum.
+
+        With them the average over a normal λ is known in closed form.
+        """
+        return None
+
     @abstractmethod
     def unit_deviance(self, y: Array, mu: Array) -> Array:
         """2 s {log p(y | μ = y) - log p(y | μ)}, which does not depend on s."""

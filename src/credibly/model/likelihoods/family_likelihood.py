@@ -25,7 +25,7 @@ import numpy as np
 
 from credibly.errors import InputError
 from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slopes
-from credibly.model.likelihoods.families import Binomial, Gaussian, Poisson
+from credibly.model.likelihoods.families import Binomial, Gaussian
 from credibly.model.likelihoods.family_base import Family
 from credibly.model.likelihoods.links import Identity, Link, Log, Mask, silent, times
 from credibly.model.likelihoods.proportions import Bernoulli, Proportions
@@ -190,8 +190,8 @@ class FamilyLikelihood(Likelihood):
     Notes
     -----
     `tilted` and `averaged` are in closed form for a Gaussian with the identity link, those of the threshold for labels
-    0 and 1, and otherwise the quadrature of `Likelihood`; `averaged` has a closed form for the Poisson family with the
-    log link too. It is refused for links that have no mean at some scores: there E[log p] is minus infinity.
+    0 and 1, and otherwise the quadrature of `Likelihood`; `averaged` has closed forms for the log link too, but for the
+    negative binomial. It is refused for links that have no mean at some scores: there E[log p] is minus infinity.
 
     References
     ----------
@@ -297,11 +297,25 @@ class FamilyLikelihood(Likelihood):
         if isinstance(self.family, Gaussian) and isinstance(self.link, Identity):
             at = self.expand(y, m)
             return Averaged(at.log_prob - 0.5 * v * at.curvature, at.grad, at.curvature)
-        if isinstance(self.family, Poisson) and isinstance(self.link, Log):
-            at, mu = self.expand(y, m), self.link.average(m, v)
-            return Averaged(at.log_prob - (mu - self.link.mean(m)), y - mu, mu)
+        terms = self.family.exponentials(y, self.dispersion) if isinstance(self.link, Log) else None
         with silent():
-            return super().averaged(y, m, v)
+            return (
+                super().averaged(y, m, v) if terms is None else self._with_exponentials(terms, self.expand(y, m), m, v)
+            )
+
+    def _with_exponentials(self, terms: tuple[tuple[float, Array], ...], at: Expansion, m: Array, v: Array) -> Averaged:
+        r"""What exponentials of a normal score add to the expansion at its mean.
+
+        .. math:: E[e^{pf}] - e^{pm} = e^{pm + p^2 v/2} (1 - e^{-p^2 v/2})
+
+        No window of nodes around m holds that average where v is large.
+        """
+        log_prob, grad, curvature = at
+        for power, coefficient in terms:
+            half = 0.5 * power**2 * v
+            more = times(coefficient, -np.expm1(-half) * np.exp(power * m + half))
+            log_prob, grad, curvature = log_prob + more, grad + power * more, curvature - power**2 * more
+        return Averaged(log_prob, grad, curvature)
 
     def information(self, f: Array) -> Array:
         with silent():

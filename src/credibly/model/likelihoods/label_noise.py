@@ -22,7 +22,7 @@ from credibly.model.likelihoods.base import Averaged, Expansion, Likelihood, Slo
 from credibly.model.likelihoods.categorical import Categorical
 from credibly.numerics.arrays import Array, Codes
 from credibly.numerics.averages import LabelAverages, Tilted
-from credibly.numerics.softmax_averages import softplus_of_others
+from credibly.numerics.softmax_averages import POINTS, softplus_of_others
 from credibly.numerics.special import log_softmax
 
 
@@ -265,7 +265,7 @@ class NoisyCategorical:
         r, d = at.kept[..., None, None], at.direction
         return np.asarray(r * self.base.curvature(at.proba) - r * (1 - r) * d[..., :, None] * d[..., None, :])
 
-    def averaged(self, y: Codes, m: Array, V: Array) -> Averaged:
+    def averaged(self, y: Codes, m: Array, V: Array, points: int = POINTS) -> Averaged:
         r"""Averages of log p(y | f), its gradient (n, K) and its curvature (n, K, K) over f ~ N(m, V).
 
         With a the log odds of all other classes against y, and the shares κ of p_y and φ = ε/(K-1) of all labels,
@@ -273,10 +273,10 @@ class NoisyCategorical:
         .. math:: \log p(y \mid f) = \log(κ + φ) + \log(1 + e^{a - c}) - \log(1 + e^a), \qquad c = \log(1 + κ/φ)
         """
         if self.flip == 0:
-            return self.base.averaged(y, m, V)
+            return self.base.averaged(y, m, V, points)
         kept, y = 1 - self.flip - self._floor, np.asarray(y)
-        up = softplus_of_others(y, m, V, shift=float(np.log1p(kept / self._floor)))
-        down = softplus_of_others(y, m, V)
+        up = softplus_of_others(y, m, V, float(np.log1p(kept / self._floor)), points)
+        down = softplus_of_others(y, m, V, points=points)
         value, gradient, hessian = (over - under for over, under in zip(up, down, strict=True))
         return Averaged(np.log1p(-self.flip) + value, gradient, -hessian)
 
