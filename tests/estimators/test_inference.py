@@ -238,10 +238,13 @@ def test_two_forced_softmax_classes_are_the_logit(inference):
     half = Normal(scale=2.0 / np.sqrt(2), intercept_scale=4.0 / np.sqrt(2))
     softmax = fitted(LOGIT(prior=half, multi_class="softmax"), inference, X, y)
     assert softmax.rung_ == logit.rung_
-    assert_allclose(softmax.log_evidence_, logit.log_evidence_, rtol=1e-9)
-    assert_allclose(softmax.coef_[1] - softmax.coef_[0], logit.coef_[0], rtol=1e-6)
-    assert_allclose(softmax.predict_interval(X), logit.predict_interval(X), rtol=1e-6)
-    assert_allclose(softmax.loo_log_proba_, logit.loo_log_proba_, rtol=1e-6)
+    # Fixed points end 1e-4 standard deviations apart at most; of draws, whose chains then differ, four standard errors.
+    tol = {"laplace": 1e-9, "exact": np.sqrt(2) * mean_error(logit)}.get(inference, 1e-4)
+    gap = np.abs(softmax.coef_[1] - softmax.coef_[0] - logit.coef_[0]) / logit.posterior_.std[:3]
+    assert gap.max() < tol
+    assert_allclose(softmax.log_evidence_, logit.log_evidence_, atol=tol)
+    assert_allclose(softmax.predict_interval(X), logit.predict_interval(X), atol=tol)
+    assert_allclose(softmax.loo_log_proba_, logit.loo_log_proba_, atol=tol)
 
 
 def test_intervals_of_draws_are_equal_tailed():
@@ -412,6 +415,7 @@ def test_sparse_rows_give_what_dense_rows_give(inference):
     assert_allclose(p, dense.predict_proba(X), atol=max(1e-6, 0.5 * np.sqrt(2) * mean_error(dense)))
 
 
+@pytest.mark.filterwarnings("ignore:partial_fit has drifted")
 @EVERY_GAUSSIAN
 def test_partial_fit_accumulates_by_the_chain_rule(inference):
     X, y = toy(120)

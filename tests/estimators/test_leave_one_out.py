@@ -181,16 +181,6 @@ def test_it_is_that_of_the_posterior_where_laplaces_is_not(inference):
     assert off < 0.25 * worst
 
 
-def test_two_forced_softmax_classes_leave_out_what_the_logit_does():
-    """One model, written twice: the difference of two weight vectors has twice the variance of one."""
-    X, y = toy(30)
-    for inference in ("laplace", "variational", "auto", "exact"):
-        logit = BayesianLogisticRegression(prior=Normal(scale=1.0, intercept_scale=4.0), inference=inference)
-        half = Normal(scale=2**-0.5, intercept_scale=4 * 2**-0.5)
-        softmax = BayesianLogisticRegression(prior=half, multi_class="softmax", inference=inference)
-        assert_allclose(softmax.fit(X, y).loo_log_proba_, logit.fit(X, y).loo_log_proba_, rtol=1e-8)
-
-
 def test_blocks_and_threads_do_not_matter():
     X, y = toy(3000, 3, 3)
     one = BayesianLogisticRegression(prior=PRIOR, n_jobs=1).fit(X, y).loo_log_proba_

@@ -68,11 +68,6 @@ class Status(Enum):
         "The chains had not mixed when the budget of passes ran out (rhat_ and ess_ say how far they are): means, "
         "intervals and evidence are uncertain. Raise max_passes, or use a tighter prior or fewer columns."
     )
-    UNTRUSTWORTHY = (
-        "The posterior is too far from every approximation tried (k-hat above 0.7), so means, intervals and evidence "
-        "are those of the nearest one and uncertain. Use inference='auto' if that was not it, a tighter prior, fewer "
-        "columns or more rows."
-    )
     HYPERPARAMETER_AT_BOUND = (
         "Converged; a hyperparameter of the kernel is at its bound. summary() says which, and what that means."
     )
@@ -119,7 +114,6 @@ _NOT_GOOD = {
     Status.STALLED,
     Status.STEP_LIMIT,
     Status.SWEEP_LIMIT,
-    Status.UNTRUSTWORTHY,
     Status.UNDETERMINED,
 }
 
