@@ -26,6 +26,10 @@ class Status(Enum):
         "Converged to a mode; on the way the curvature was not positive and was replaced by the expected one, so there "
         "may be other modes. The best of those found is reported."
     )
+    LAPLACE_UNCHECKED = (
+        "Converged; inference='auto' kept Laplace's approximation without its check, because averages over a Gaussian "
+        "score do not exist where the link takes some scores only. inference='exact' or certify() tells how good it is."
+    )
     NO_LABEL_NOISE = (
         "Converged; the likelihood is highest without label noise, so the flip probability is at its bound of zero and "
         "has no standard deviation."

@@ -411,7 +411,7 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
     problem = Problem.of(data, spec, report)
     if spec.flat:
         return _without_prior(problem)
-    rung = FIRST_RUNG.get(spec.inference, spec.inference)
+    rung = _first_rung(spec)
     with _explained(problem):
         best, modes = _learnt(problem, rung)
         later = _later_rung(problem, best)
@@ -425,6 +425,13 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
             status = best.status if best.theta.size and found.status.good else found.status  # of the search for θ
             best = best._replace(found=found, status=status, log_integral=integral)
     return _fit(problem, best, rung, modes)
+
+
+def _first_rung(spec: LinearSpec) -> str:
+    """The rung that a fit begins with: draws are whitened by Laplace where averages over a Gaussian do not exist."""
+    if spec.inference == "exact" and not averages_exist(spec.likelihood):
+        return "laplace"
+    return FIRST_RUNG.get(spec.inference, spec.inference)
 
 
 def _refuse_beyond_memory(n_weights: int) -> None:
@@ -623,8 +630,11 @@ def _widened(q: Gaussian, moments: Moments) -> Gaussian:
 
 
 def _final_status(problem: Problem, best: Maximum) -> Status:
-    likelihood = problem.spec.likelihood
+    spec, likelihood = problem.spec, problem.spec.likelihood
     if isinstance(likelihood, FamilyLikelihood):
+        unchecked = spec.inference == "auto" and not spec.flat and not averages_exist(likelihood)
+        if unchecked and best.status is Status.CONVERGED:
+            return Status.LAPLACE_UNCHECKED
         if best.status is Status.STALLED:
             at_end = fitted_scores(problem.design.to_data(best.found.q.mean)[0])
             return Status.EDGE_OF_DOMAIN if at_edge(problem.data, likelihood, at_end) else best.status
