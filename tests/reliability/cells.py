@@ -9,7 +9,19 @@ import numpy as np
 import pandas as pd
 
 from reliability.estimators import Problem
-from reliability.inputs import FITS, NO_COUNTS, SAME, Answer, Change, Fits, Input, Refused, generative, missing
+from reliability.inputs import (
+    FITS,
+    NO_COUNTS,
+    SAME,
+    UNSETTLED,
+    Answer,
+    Change,
+    Fits,
+    Input,
+    Refused,
+    generative,
+    missing,
+)
 
 ENDS = "1e100"
 BEYOND: dict[str, Answer] = {
@@ -21,7 +33,6 @@ INFINITE: dict[str, Answer] = {
     "every": Refused(r"infinity \(inf\) in column 'x1'.*drop or impute"),
     **generative(Refused(r"infinity \(inf\).* in column 'x1'.*missing cell is NaN")),
 }
-SINGULAR = Refused("prior.*numerically singular beside these columns.*centre and scale")
 COUNTS_LIKE = Fits(warns="holds whole numbers and is read as Poisson counts")
 DATES = Refused("X holds .*turn them into numbers first")
 DATE_CELLS: dict[str, Answer] = {
@@ -104,16 +115,21 @@ CELLS = [
     ),
     Input(
         "int64 at its limits",
-        "Numbers like others; a Normal prior in such units is refused for softmax: all but flat, it is all there is of "
-        "what the classes share.",
+        "Numbers like others; a Normal prior, in such units all but flat, may leave EP and variational inference "
+        "unsettled.",
         table(lambda X: np.where(X > np.median(X), INT.max, INT.min)),
-        {"every": FITS, "… softmax": SINGULAR, **NO_COUNTS},
+        {
+            "every": FITS,
+            **dict.fromkeys(("BayesianLogisticRegression", "BayesianProbitRegression"), UNSETTLED),
+            **dict.fromkeys(("NoisyThresholdClassifier", "BayesianGLM, binomial"), UNSETTLED),
+            **NO_COUNTS,
+        },
     ),
     Input(
         "uint64 beyond 2^63",
         "As int64; NaiveBayes warns of whole numbers that are no counts.",
         table(lambda X: np.uint64(2**63) + np.abs(whole(X)).astype(np.uint64) * np.uint64(10**16)),
-        {"every": FITS, "… softmax": SINGULAR, "NaiveBayes": COUNTS_LIKE, "yes and no": Refused("holds 0 or 1")},
+        {"every": FITS, "NaiveBayes": COUNTS_LIKE, "yes and no": Refused("holds 0 or 1")},
     ),
     Input(
         "booleans",

@@ -61,6 +61,9 @@ class Input:
 
 
 FITS, SAME = Fits(), Same()
+# Under a prior that is all but flat in these units, or rows that hardly count: the status says that what comes after
+# Laplace did not settle.
+UNSETTLED = Fits(warns="did not settle|numerically flat")
 NO_COUNTS: dict[str, Answer] = {"counts": Refused("holds counts"), "yes and no": Refused("holds 0 or 1")}
 GENERATIVE = ("discriminant", "bayes")
 MULTINOMIAL = "NaiveBayes, multinomial"

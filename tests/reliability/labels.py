@@ -12,7 +12,7 @@ import polars as pl
 import scipy.sparse as sp
 
 from reliability.estimators import Problem
-from reliability.inputs import FITS, SAME, Answer, Fits, Input, NoArgument, Refused, generative
+from reliability.inputs import FITS, SAME, UNSETTLED, Answer, Fits, Input, NoArgument, Refused, generative
 
 WORDS = ["a", "b", "c"]
 NO_NUMBER = Refused("y holds text, or what is no number.*use a classifier")
@@ -300,7 +300,11 @@ WEIGHTS = [
         "weights from 1e-12 to 1e12",
         "Fits; a binomial GLM wants whole numbers of trials.",
         lambda p: np.where(np.arange(36) % 2, 1e-12, 1e12),
-        {"every": FITS, "BayesianGLM, binomial": Refused("trials.*whole numbers")},
+        {
+            "every": FITS,
+            "… empirical prior": UNSETTLED,
+            "BayesianGLM, binomial": Refused("trials.*whole numbers"),
+        },
     ),
     weights("too few weights", "Refused with both shapes.", lambda p: np.ones(10), r"\(10,\), expected \(36,\)"),
     weights("2-D weights", "Refused.", lambda p: np.ones((36, 1)), "1D array or scalar, got 2D"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from reliability.cells import table
 from reliability.estimators import Problem
-from reliability.inputs import FITS, SAME, Answer, Change, Fits, Input, Refused
+from reliability.inputs import FITS, SAME, UNSETTLED, Answer, Change, Fits, Input, Refused
 
 BINARY = ("BayesianProbitRegression", "NoisyThresholdClassifier")
 ONE_CLASS = Refused("only one class.*at least two classes")
@@ -218,12 +218,14 @@ CLASSES = [
     ),
     Input(
         "classes 1,000 apart",
-        "Finite log-probabilities, far below what a probability can hold.",
+        "Finite log-probabilities, far below what a probability can hold; a Normal prior, wide in such units, leaves "
+        "softmax unsettled.",
         lambda p: p.but(X=p.X + 1000.0 * p.codes[:, None]),
         {
             "every": FITS,
             "yes and no": Refused("holds 0 or 1"),
             **dict.fromkeys(("LeastSquaresClassifier", "BayesianGLM, gaussian"), FITTED_EXACTLY),
+            "… softmax": UNSETTLED,
         },
     ),
     Input("quasi-separated classes", "As separated.", quasi_separated, {"every": FITS}),

@@ -361,7 +361,16 @@ KINDS = {
 }
 
 ALWAYS = {  # one of every way to work; the others with the slow tests
-    *("logistic", "logistic by EP", "logistic, automatic", "softmax", "probit", "threshold cauchy", "least squares", "GLM poisson"),
+    *(
+        "logistic",
+        "logistic by EP",
+        "logistic, automatic",
+        "softmax",
+        "probit",
+        "threshold cauchy",
+        "least squares",
+        "GLM poisson",
+    ),
     *("GP", "GP by EP", "linear discriminant", "naive Bayes of numbers", "naive Bayes of counts"),
 }
 

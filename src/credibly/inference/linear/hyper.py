@@ -55,6 +55,7 @@ SWITCHED_OFF = 1e-6  # nats that a column may be worth whose scale is moved to i
 DIFFERENCE = 1e-2  # step in θ, for differences of fourth order: errors of 1e-9
 NODES = {1: 9, 2: 5}  # Gauss–Hermite nodes in each of so many dimensions
 AT_BOUND = 1e-6
+NEAR_BOUND, UNLIMITED = 1.0, 10.0  # a parameter so near, known no better than to so many of its units, is on a plateau
 ROUNDING = 1e-8  # of an evidence, in its slope,
 VALUE_ROUNDING = 1e-11  # … and in itself
 
@@ -104,8 +105,12 @@ class Choices:
 
     def ends(self, theta: Array) -> AnyArray:
         """Which entries of θ are at a bound."""
+        return self.near_ends(theta, AT_BOUND)
+
+    def near_ends(self, theta: Array, margin: float) -> AnyArray:
+        """Which entries of θ are so near to a bound."""
         low, high = np.array(self.bounds).reshape(-1, 2).T
-        return np.asarray((theta <= low + AT_BOUND) | (theta >= high - AT_BOUND))
+        return np.asarray((theta <= low + margin) | (theta >= high - margin))
 
     def at(self, theta: Array) -> tuple[AnyLikelihood, PriorDensity | None]:
         """Likelihood and prior at θ."""
@@ -581,17 +586,21 @@ def _described(surface: _Surface, best: Evaluation) -> Maximum:
     if isinstance(priors, ScaledPriors) and n:
         log_integral = _scales_integrated(surface.frozen(best), best.theta[:n])
     moments = _parameter_moments(surface, best)
-    return Maximum(best.theta, best.found, _status(surface, best), moments, log_integral + moments.log_ratio)
+    status = _status(surface, best, moments)
+    return Maximum(best.theta, best.found, status, moments, log_integral + moments.log_ratio)
 
 
-def _status(surface: _Surface, best: Evaluation) -> Status:
+def _status(surface: _Surface, best: Evaluation, moments: Moments) -> Status:
     choices = surface.choices
     if not best.found.status.good:
         return best.found.status
     if surface.on_a_slope(best) and surface.steepness(best) > TOLD:
         return Status.SCALES_NOT_FOUND
     at_bound = choices.ends(best.theta)
-    if at_bound[choices.n_scales :].any():
+    plateau = choices.near_ends(best.theta, NEAR_BOUND)[choices.n_scales :]
+    if plateau.size:  # a search that runs towards a bound may end before it
+        plateau &= ~(np.diag(moments.covariance) <= UNLIMITED**2)
+    if at_bound[choices.n_scales :].any() or plateau.any():
         return choices.at_bound
     return Status.SCALE_AT_BOUND if at_bound.any() else best.found.status
 
