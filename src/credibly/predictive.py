@@ -164,7 +164,7 @@ class MeanPredictive:
         return self.likelihood.link.average(np.zeros(1), np.ones(1)) is not None
 
     def mean_over_draws(self, f: Array) -> Array:
-        """E[y | x], (n,), averaged over draws of the scores, (S, n, 1); at their mean for links that have no average."""
+        """E[y | x], (n,), averaged over draws of the scores, (S, n, 1); at their mean where links have no average."""
         if not self.averages:
             return self.plug_in(Scores(f[..., 0].mean(axis=0), f[..., 0].var(axis=0)))
         return np.asarray(self.likelihood.mean(f[..., 0]).mean(axis=0))

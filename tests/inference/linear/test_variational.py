@@ -14,12 +14,10 @@ from scipy.stats import norm, t
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
 
 from credibly import BayesianGLM, BayesianLogisticRegression, Normal, ParquetRows, Status, StudentT
-from credibly.data.columns import describe
-from credibly.data.rows import MemoryRows
 from credibly.inference.linear.fit import Problem, fit_linear, update_linear
 from credibly.inference.linear.laplace import laplace
 from credibly.inference.linear.objective import Objective
-from credibly.inference.linear.spec import Data, LinearSpec
+from credibly.inference.linear.spec import LinearSpec
 from credibly.inference.linear.variational import variational
 from credibly.model.likelihoods import (
     BernoulliCauchit,
@@ -34,6 +32,7 @@ from credibly.model.likelihoods.family_likelihood import FamilyLikelihood
 from credibly.model.likelihoods.label_noise import LabelNoise, NoisyCategorical
 from credibly.model.likelihoods.links import Identity, Log
 from credibly.numerics.status import Controls, silent
+from inference_rows import data
 
 CANCER_X, CANCER_Y = load_breast_cancer(return_X_y=True)
 CANCER_X, CANCER_Y = CANCER_X[:200, [0, 1, 4]], CANCER_Y[:200]
@@ -41,12 +40,6 @@ IRIS_X, IRIS_Y = load_iris(return_X_y=True)
 WINE_X, WINE_Y = load_wine(return_X_y=True)
 LINE = np.linspace(-2, 2, 20)[:, None]
 NOISE = np.random.default_rng(0)
-
-
-def data(X, y, weight=None, offset=None) -> Data:
-    rows = MemoryRows(np.asarray(X, dtype=float), np.asarray(y), weight, offset)
-    counted = len(y) if weight is None else int((np.asarray(weight) > 0).sum())
-    return Data(rows, describe(rows), tuple(f"x{j}" for j in range(rows.X.shape[1])), counted)
 
 
 def labels(likelihood, y):
