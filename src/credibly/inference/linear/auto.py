@@ -20,6 +20,7 @@ from credibly.model.likelihoods import Categorical, Likelihood
 from credibly.model.likelihoods.kinds import AnyLikelihood, true_likelihood
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
+from credibly.numerics.softmax_averages import FEW_POINTS
 
 # What is said to users: how far averaging may move what Laplace says.
 MOST_SHIFT = 0.1  # of a mean, in standard deviations
@@ -50,7 +51,7 @@ def checked(objective: Objective, found: Approximation) -> Check:
     rows, q = objective.rows, found.q
     if rows.n_rows > 2 * SAMPLED_ROWS:
         objective = objective.sample(np.random.default_rng(0), SAMPLED_ROWS)
-    at_mode, averaged = objective.expand(q.mean), objective.averages(q)
+    at_mode, averaged = objective.expand(q.mean), objective.averages(q, FEW_POINTS)
     prior = objective.expected_prior(q)
     # Differences: what the sample says of all rows at the mode itself is noise that both have.
     gradient = averaged.gradient - prior.gradient + at_mode.grad

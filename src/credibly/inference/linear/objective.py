@@ -430,7 +430,8 @@ class Objective:
     def free(self, by_weight: Array | float) -> Array:
         """The chain rule on the first axis of what a pass has summed up, from weights in data units to free ones."""
         classes, (_, standard) = self.design.classes, self.raw
-        return classes.free(standard.gradient(np.asarray(by_weight), len(classes.of_scores)))
+        with np.errstate(invalid="ignore"):  # of sums that overflow, which shows in the value
+            return classes.free(standard.gradient(np.asarray(by_weight), len(classes.of_scores)))
 
     def _free_both(self, by_weights_: Array | float) -> Array:
         return self.free(self.free(by_weights_).T)
