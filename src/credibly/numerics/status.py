@@ -34,6 +34,11 @@ class Status(Enum):
         "Converged; the likelihood is highest without label noise, so the flip probability is at its bound of zero and "
         "has no standard deviation."
     )
+    PARAMETER_SPREAD_UNKNOWN = (
+        "Converged, but how well the flip probability or the dispersion is known could not be told: its standard "
+        "deviation is NaN, and those of the weights are as if it were given. Give it, or use a tighter prior or more "
+        "rows."
+    )
     SCALE_AT_BOUND = (
         "Converged; a prior scale is at its bound: at 0.001 a column is switched off, at 1000 the data do not limit it."
     )
@@ -113,6 +118,7 @@ _NOT_GOOD = {
     Status.EVIDENCE_ABOVE_ZERO,
     Status.FITTED_EXACTLY,
     Status.HYPERPARAMETERS_NOT_FOUND,
+    Status.PARAMETER_SPREAD_UNKNOWN,
     Status.SADDLE,
     Status.SCALES_NOT_FOUND,
     Status.STALLED,

@@ -48,6 +48,7 @@ from credibly.inference.linear.hyper import (
     Run,
     integral_beside_peak,
     maximise,
+    nothing,
 )
 from credibly.inference.linear.identifiability import (
     refuse_collinear,
@@ -83,7 +84,7 @@ from credibly.model.priors import Jeffreys, Normal, StudentT, WeightShape
 from credibly.numerics.arrays import Array
 from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Start
-from credibly.numerics.sampling import CHAIN_SETTINGS
+from credibly.numerics.sampling import CHAIN_SETTINGS, Chains
 from credibly.numerics.settings import ManyWeights
 from credibly.numerics.status import Controls, Report, Status, silent
 
@@ -419,11 +420,9 @@ def fit_linear(data: Data, spec: LinearSpec, report: Report = silent) -> LinearF
             rung, best = _by_later_rung(problem, later, best)
         elif spec.inference not in ("auto", rung):
             rung, found = spec.inference, RUNGS[spec.inference](problem, best.theta, best.found, brief=False)
-            integral = best.log_integral + found.log_evidence - best.found.log_evidence
-            if found.log_scales is not None:
-                integral = found.log_evidence + best.parameters.log_ratio
+            ratio = best.scales_ratio if found.log_scales is None else nothing
             status = best.status if best.theta.size and found.status.good else found.status  # of the search for θ
-            best = best._replace(found=found, status=status, log_integral=integral)
+            best = best._replace(found=found, status=status, scales_ratio=ratio)
     return _fit(problem, best, rung, modes)
 
 
@@ -460,10 +459,7 @@ def _again(problem: Problem, rung: str, before: Maximum) -> Maximum:
     run = partial(RUNGS[rung], fixed)
     joint = _joint_search(fixed, rung)
     best = maximise(run, choices, fixed.at, before.theta[:n], before.found, moves=False, jointly=joint)
-    integral = best.log_integral + before.parameters.log_ratio
-    return best._replace(
-        theta=np.concatenate([best.theta, before.theta[n:]]), parameters=before.parameters, log_integral=integral
-    )
+    return best._replace(theta=np.concatenate([best.theta, before.theta[n:]]), parameters=before.parameters)
 
 
 def _later_rung(problem: Problem, best: Maximum) -> str | None:
@@ -528,8 +524,10 @@ def _best_flips(problem: Problem, run: Run) -> tuple[Maximum, tuple[NoiseMode, .
 
 
 def _mode_rank(mode: Maximum) -> tuple[bool, float]:
-    value = mode.log_integral if np.isfinite(mode.log_integral) else mode.found.log_likelihood
-    return mode.status.good, value
+    if np.isnan(mode.found.log_evidence):  # there is no prior
+        return mode.status.good, mode.found.log_likelihood
+    value = mode.log_integral
+    return mode.status.good, value if np.isfinite(value) else -np.inf  # no maximum that could be integrated around
 
 
 def _noise_mode(problem: Problem, mode: Maximum) -> NoiseMode:
@@ -587,13 +585,13 @@ def _fit(problem: Problem, best: Maximum, rung: str, modes: tuple[NoiseMode, ...
         prior = Spherical.project(prior)
         before = WeightPosterior(prior, None, problem.design)
         resolved = Normal(mean=before.mean, cov=before.cov)
-    free = found.q
+    free, chains = found.q, found.chains
     if spec.flips is not None:  # the estimate of flips is their posterior mean
         assert isinstance(likelihood, LabelNoise | NoisyCategorical)
         likelihood = likelihood.with_flips(np.resize(modes[0].flips, likelihood.flips.shape))
-        free = _widened(free, best.parameters)
-    if found.chains is not None:
-        posterior: WeightPosterior = DrawnPosterior(free, shared, problem.design, found.chains)
+        free, chains = _widened(found, best.parameters, spec.seed)
+    if chains is not None:
+        posterior: WeightPosterior = DrawnPosterior(free, shared, problem.design, chains)
     else:
         posterior = WeightPosterior(free, shared, problem.design)
     return LinearFit(
@@ -619,14 +617,25 @@ def _fit(problem: Problem, best: Maximum, rung: str, modes: tuple[NoiseMode, ...
     )
 
 
-def _widened(q: Gaussian, moments: Moments) -> Gaussian:
-    """q with what is not known of the likelihood's parameters: the mean moves with them."""
-    if np.isnan(moments.covariance).any():
-        return q
-    return Gaussian.from_covariance_root(
-        q.mean,
-        np.hstack([q.root.T, moments.moved @ PSD.of(moments.covariance, "the covariance of the parameters").factor]),
-    )
+def _of_parameters(moments: Moments) -> Array:
+    """How weights move with what is not known of the likelihood's parameters, a column for each of those, (M, T)."""
+    known = np.flatnonzero(~np.isnan(np.diag(moments.covariance)))
+    covariance = PSD.of(moments.covariance[np.ix_(known, known)], "the covariance of the parameters")
+    return np.asarray(moments.moved[:, known] @ covariance.factor)
+
+
+def _widened(found: Approximation, moments: Moments, seed: int) -> tuple[Gaussian, Chains | None]:
+    """Gaussian and draws with what is not known of the likelihood's parameters: the mean moves with them."""
+    q, chains, columns = found.q, found.chains, _of_parameters(moments)
+    if not columns.size:
+        return q, chains
+    if chains is None:
+        return Gaussian.from_covariance_root(q.mean, np.hstack([q.root.T, columns])), None
+    more = np.random.default_rng(seed).standard_normal((*chains.points.shape[:2], columns.shape[1])) @ columns.T
+    points = chains.points + more - more.mean(axis=(0, 1))
+    flat = points.reshape(-1, len(q.mean))
+    q = Gaussian.from_covariance_root(q.mean, (flat - q.mean).T / np.sqrt(len(flat)))
+    return q, replace(chains, points=points)
 
 
 def _final_status(problem: Problem, best: Maximum) -> Status:
@@ -772,7 +781,7 @@ def least_norm(data: Data, spec: LinearSpec) -> LinearFit:
 
 def _given(theta: Array, found: Approximation) -> Maximum:
     """An approximation at a θ that was not searched for."""
-    return Maximum(theta, found, found.status, Moments.none(found.q.mean.size), found.log_evidence)
+    return Maximum(theta, found, found.status, Moments.none(found.q.mean.size), nothing)
 
 
 # --- updates ------------------------------------------------------------------------------------------------

@@ -16,8 +16,9 @@ the quadratic (H, h) that the last one saw, over which scales are searched witho
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -54,6 +55,10 @@ TOLD = 1e-3  # … and by so many nats per unit a user is told where that did no
 SWITCHED_OFF = 1e-6  # nats that a column may be worth whose scale is moved to its lower bound
 DIFFERENCE = 1e-2  # step in θ, for differences of fourth order: errors of 1e-9
 NODES = {1: 9, 2: 5}  # Gauss–Hermite nodes in each of so many dimensions
+KNOTS = (-3.0, -1.5, 0.0, 1.5, 3.0)  # in deviations of an integrand over one log scale
+FINE = 4001  # points of a sum over it
+FROZEN_ERROR = 0.05  # nats that a frozen likelihood may be off where an integrand is taken
+MOST_PEAKS = 4  # evaluations on the way to the maximum of an integrand
 AT_BOUND = 1e-6
 NEAR_BOUND, UNLIMITED = 1.0, 10.0  # a parameter so near, known no better than to so many of its units, is on a plateau
 ROUNDING = 1e-8  # of an evidence, in its slope,
@@ -164,7 +169,17 @@ class Maximum(NamedTuple):
     found: Approximation
     status: Status
     parameters: Moments
-    log_integral: float  # log ∫ exp(log evidence) p(θ) dθ under weak priors
+    scales_ratio: Callable[[], float]  # what integrating scales adds to the log evidence: by inference at others, later
+
+    @property
+    def log_integral(self) -> float:
+        """log ∫ exp(log evidence) p(θ) dθ under weak priors."""
+        return self.found.log_evidence + self.scales_ratio() + self.parameters.log_ratio
+
+
+def nothing() -> float:
+    """What integrating adds where nothing is learnt."""
+    return 0.0
 
 
 class Run(Protocol):
@@ -297,14 +312,17 @@ class FrozenLikelihood:
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Log evidence and its slope at θ."""
-        prior = self.priors.at(theta)
-        precision = PSD.of(self.information + prior.precision.matrix, "the posterior precision")
-        q = Gaussian(precision.solve(self.linear), precision)
-        white = precision.half_solve(self.linear)
-        value = self.constant + 0.5 * (white @ white - precision.logdet + prior.precision.logdet)
+        prior, q = self.priors.at(theta), self.posterior(theta)
+        white = q.precision.half_solve(self.linear)
+        value = self.constant + 0.5 * (white @ white - q.precision.logdet + prior.precision.logdet)
         if self.c is not None:
             value -= 0.5 * self.c @ (q.mean - self.mean)
         return float(value), scale_slope(self.priors, theta, q, self.c)
+
+    def posterior(self, theta: Array) -> Gaussian:
+        """The posterior of the weights at θ."""
+        precision = PSD.of(self.information + self.priors.at(theta).precision.matrix, "the posterior precision")
+        return Gaussian(precision.solve(self.linear), precision)
 
     def loss(self, theta: Array) -> tuple[float, Array]:
         """Minus both."""
@@ -382,7 +400,7 @@ def maximise(  # noqa: PLR0913
     theta = choices.start if theta is None else theta
     if not theta.size:
         found = run(theta, found, brief=False)
-        return Maximum(theta, found, found.status, Moments.none(found.q.mean.size), found.log_evidence)
+        return Maximum(theta, found, found.status, Moments.none(found.q.mean.size), nothing)
     surface = _Surface(run, choices, objective, moves=moves, found=found)
     if choices.parameters:
         best = _climbed(surface, theta)
@@ -578,16 +596,14 @@ def _climbed(surface: _Surface, theta: Array) -> Evaluation:
 def _described(surface: _Surface, best: Evaluation) -> Maximum:
     """The status of a search, and the evidence with θ integrated out.
 
-    Scales over the frozen likelihood, where no pass is needed; parameters of the likelihood by Gauss–Hermite nodes
-    around their maximum, the scales held.
+    Parameters of the likelihood by Gauss–Hermite nodes around their maximum, the scales held.
     """
-    choices, n = surface.choices, surface.choices.n_scales
-    log_integral, priors = best.found.log_evidence, choices.prior
-    if isinstance(priors, ScaledPriors) and n:
-        log_integral = _scales_integrated(surface.frozen(best), best.theta[:n])
+    n = surface.choices.n_scales
     moments = _parameter_moments(surface, best)
     status = _status(surface, best, moments)
-    return Maximum(best.theta, best.found, status, moments, log_integral + moments.log_ratio)
+    return Maximum(
+        best.theta, best.found, status, moments, cache(partial(_scales_ratio, surface, best)) if n else nothing
+    )
 
 
 def _status(surface: _Surface, best: Evaluation, moments: Moments) -> Status:
@@ -602,31 +618,129 @@ def _status(surface: _Surface, best: Evaluation, moments: Moments) -> Status:
         plateau &= ~(np.diag(moments.covariance) <= UNLIMITED**2)
     if at_bound[choices.n_scales :].any() or plateau.any():
         return choices.at_bound
+    if np.isnan(moments.covariance).any():
+        return Status.PARAMETER_SPREAD_UNKNOWN
     return Status.SCALE_AT_BOUND if at_bound.any() else best.found.status
 
 
-def _scales_integrated(frozen: FrozenLikelihood, theta: Array) -> float:
-    """log ∫ exp(log Z(θ)) p(θ) dθ over log scales, p log-normal: nodes for one or two scales, Laplace for more."""
+def _scales_ratio(surface: _Surface, best: Evaluation) -> float:
+    """log ∫ Z(θ) p(θ) dθ - log Z over log scales, p log-normal; parameters of the likelihood are held.
+
+    The likelihood is frozen where the integrand is highest, which is not where the evidence is: p draws scales to one.
+    Where the posterior hardly changes along with θ, as with many rows, the frozen likelihood is all that is needed.
+    Else evidences and slopes come from inference itself: at three knots for one scale, and at nodes for two. More than
+    two are integrated by Laplace's method. NaN where inference fails on the way, or the integrand has no maximum.
+    """
+    try:
+        peak = _at_peak(surface, best)
+        integrated = _one_scale_integrated if surface.choices.n_scales == 1 else _several_scales_integrated
+        return integrated(surface, peak) - best.found.log_evidence
+    except NotPositiveDefinite:
+        return float("nan")
+
+
+class Peak(NamedTuple):
+    """The maximum of an integrand over log scales, by the likelihood frozen at an evaluation near it."""
+
+    at: Evaluation
+    frozen: FrozenLikelihood
+    around: Gaussian  # the integrand there, as a Gaussian
+
+    def errs(self, theta: Array) -> bool:
+        r"""Whether the frozen likelihood may be off at θ; true where it has no posterior there.
+
+        Its information about the scores, Q = Δmᵀ H Δm + tr H ΔΣ of what changes, says by how much they change: √(Q/S),
+        with the curvature S of all rows together. Cubic terms, of half the curvature, add up to Q √(Q/S) / 12.
+        """
+        here, H = self.at.found.q, self.frozen.information
+        try:
+            there = self.frozen.posterior(theta)
+        except NotPositiveDefinite:
+            return True
+        shift = there.mean - here.mean
+        widths = [np.einsum("ij,ij->", q.root @ H, q.root) for q in (here, there)]
+        changed = abs(float(shift @ H @ shift)) + abs(float(widths[1] - widths[0]))
+        return bool(changed * np.sqrt(changed / np.abs(np.diag(H)).max()) / 12 > FROZEN_ERROR)
+
+    def log_terms(self, theta: Array) -> float:
+        """Log of the integrand, over the frozen likelihood."""
+        return self.frozen(theta)[0] + _log_normal(theta)
+
+
+def _at_peak(surface: _Surface, best: Evaluation) -> Peak:
+    """The maximum of the integrand, by frozen likelihoods, each taken where the last one has its maximum."""
+    n = surface.choices.n_scales
+    surface.last, surface.brief = best.found, False
+    peak = _peak_of(surface, best._replace(value=best.found.log_evidence, slope=best.slope[:n]))
+    for _ in range(MOST_PEAKS):
+        if not peak.errs(peak.around.mean):
+            break
+        peak = _peak_of(surface, _at_scales(surface, peak, peak.around.mean))
+    return peak
+
+
+def _at_scales(surface: _Surface, peak: Peak, theta: Array) -> Evaluation:
+    """Inference at other scales and the same parameters: the evidence, and its slope in the scales."""
+    n, priors = surface.choices.n_scales, surface.choices.prior
+    assert isinstance(priors, ScaledPriors)
+    whole = np.concatenate([theta, peak.at.theta[n:]])
+    with suppress(NotPositiveDefinite):  # else it starts from where the last one has ended
+        surface.last = peak.at.found._replace(q=peak.frozen.posterior(theta))
+    found = surface.found(whole)
+    c = mode_slope(surface.objective(whole), found.q) if surface.moves else None
+    return Evaluation(whole, found, found.log_evidence, scale_slope(priors, theta, found.q, c), c)
+
+
+def _peak_of(surface: _Surface, at: Evaluation) -> Peak:
+    n, frozen = surface.choices.n_scales, surface.frozen(at)
 
     def loss(theta: Array) -> tuple[float, Array]:
         value, slope = frozen(theta)
         return -value - _log_normal(theta), -slope + theta / SCALE_SPREAD**2
 
     low, high = np.array(frozen.bounds).T
+    theta = at.theta[:n]
     start = np.clip(np.where((theta > LOG_SCALE_BOUNDS[0]) & (theta < LOG_SCALE_BOUNDS[1]), theta, 0.0), low, high)
     mode = _lowest(loss, start, frozen.bounds, {})
-    steps = DIFFERENCE * np.eye(len(mode))
-    try:
-        H = np.array([loss(mode + h)[1] - loss(mode - h)[1] for h in steps]) / (2 * DIFFERENCE)
-        precision = PSD.of((H + H.T) / 2, "the curvature of the evidence in log scales")
-    except NotPositiveDefinite:  # no maximum inside: the prior's own width is all that is known
-        precision = PSD.diagonal(np.full(len(mode), SCALE_SPREAD**-2.0))
-    around = Gaussian(mode, precision)
-    if len(mode) > 2:
-        return -loss(mode)[0] - float(around.logpdf(mode))
-    points, log_weights = _product_nodes(len(mode))
-    at = mode + points @ precision.inverse_root
-    heights = np.array([-loss(np.clip(it, low, high))[0] for it in at])
+    steps = DIFFERENCE * np.eye(n)
+    H = np.array([loss(mode + h)[1] - loss(mode - h)[1] for h in steps]) / (2 * DIFFERENCE)
+    return Peak(at, frozen, Gaussian(mode, PSD.of((H + H.T) / 2, "the curvature of the evidence in log scales")))
+
+
+def _one_scale_integrated(surface: _Surface, peak: Peak) -> float:
+    """By a fine sum over the cubic through evidences and their slopes at knots, and tangents beyond them."""
+    from scipy.interpolate import CubicHermiteSpline
+
+    mode, width = float(peak.around.mean[0]), float(peak.around.root[0, 0])
+    at = np.unique(np.clip(mode + width * np.array(KNOTS), *LOG_SCALE_BOUNDS))
+    far = any(peak.errs(np.array([it])) for it in at)
+    value, slope = np.empty((2, len(at)))
+    for k, it in enumerate(at):
+        knot = _at_scales(surface, peak, np.array([it]))[2:4] if far else peak.frozen(np.array([it]))
+        value[k], slope[k] = knot[0], knot[1][0]
+    theta = np.linspace(*LOG_SCALE_BOUNDS, FINE)
+    inside = np.clip(theta, at[0], at[-1])
+    log_evidence = CubicHermiteSpline(at, value, slope)(inside)
+    log_evidence += np.where(theta < at[0], slope[0], slope[-1]) * (theta - inside)
+    log_terms = log_evidence + np.array([_log_normal(it) for it in theta[:, None]])
+    return float(log_sum_exp(log_terms) + np.log(theta[1] - theta[0]))
+
+
+def _several_scales_integrated(surface: _Surface, peak: Peak) -> float:
+    around, n = peak.around, surface.choices.n_scales
+    if n > max(NODES):
+        return peak.log_terms(around.mean) - float(around.logpdf(around.mean))
+    points, log_weights = _product_nodes(n)
+    at = around.mean + points @ around.root
+    low, high = LOG_SCALE_BOUNDS
+    log_weights = np.where(((at >= low) & (at <= high)).all(axis=1), log_weights, -np.inf)  # nothing is beyond bounds
+    far = any(peak.errs(it) for it in at[np.isfinite(log_weights)])
+    heights = np.full(len(at), -np.inf)
+    for k in np.flatnonzero(np.isfinite(log_weights)):
+        if far:
+            heights[k] = _at_scales(surface, peak, at[k]).value + _log_normal(at[k])
+        else:
+            heights[k] = peak.log_terms(at[k])
     return float(log_sum_exp(log_weights + heights - around.logpdf(at)))
 
 
