@@ -76,7 +76,7 @@ def test_they_come_together_as_rows_do():
         ]
         means.append(shift)
     evidences, means = np.array(evidences), np.array(means)
-    assert (evidences[1:] < 0.5 * evidences[:-1]).all()
+    assert (evidences[-1] < evidences[0] / 16).all()  # of order 1/n; on the way Laplace's error changes its sign
     assert (means[1:, 0] < 0.6 * means[:-1, 0]).all()  # of order 1/√n: the mode is not the mean
     assert (means[1:, 1] < 0.4 * means[:-1, 1]).all()  # of order 1/n^(3/2)
     assert evidences[-1].max() < 0.02 and means[-1].max() < 0.1
