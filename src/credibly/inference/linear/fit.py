@@ -86,6 +86,7 @@ from credibly.numerics.linalg import PSD
 from credibly.numerics.newton import Start
 from credibly.numerics.sampling import CHAIN_SETTINGS, Chains
 from credibly.numerics.settings import ManyWeights
+from credibly.numerics.softmax_averages import FEW_POINTS, POINTS
 from credibly.numerics.status import Controls, Report, Status, silent
 
 FIRST_FLIPS = (0.02, 0.1, 0.3)  # flip probabilities to start from: the likelihood has several modes
@@ -315,7 +316,8 @@ def _laplace(problem: Problem, theta: Array, near: Approximation | None, *, brie
 
 def _variational(problem: Problem, theta: Array, near: Approximation | None, *, brief: bool) -> Approximation:
     near = _laplace(problem, theta, None, brief=False) if near is None else near
-    return variational(problem.at(theta), near.q, _variational_controls(problem))
+    points = FEW_POINTS if brief else POINTS
+    return variational(problem.at(theta), near.q, _variational_controls(problem), points=points)
 
 
 def _variational_controls(problem: Problem) -> Controls:

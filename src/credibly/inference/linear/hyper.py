@@ -55,7 +55,9 @@ TOLD = 1e-3  # … and by so many nats per unit a user is told where that did no
 SWITCHED_OFF = 1e-6  # nats that a column may be worth whose scale is moved to its lower bound
 DIFFERENCE = 1e-2  # step in θ, for differences of fourth order: errors of 1e-9
 NODES = {1: 9, 2: 5}  # Gauss–Hermite nodes in each of so many dimensions
-KNOTS = (-3.0, -1.5, 0.0, 1.5, 3.0)  # in deviations of an integrand over one log scale
+KNOTS = (0.0, -1.5, 1.5, -3.0, 3.0)  # in deviations of an integrand over one log scale;
+FEW_KNOTS, WIDE = (0.0, -2.0, 2.0), 0.25  # for a deviation below that: of many weights, nearly Gaussian, and dear;
+APART = 0.5  # deviations from the ones before
 FINE = 4001  # points of a sum over it
 FROZEN_ERROR = 0.05  # nats that a frozen likelihood may be off where an integrand is taken
 MOST_PEAKS = 4  # evaluations on the way to the maximum of an integrand
@@ -183,7 +185,10 @@ def nothing() -> float:
 
 
 class Run(Protocol):
-    """Inference at θ, started from an approximation near it; `brief`: a few steps only, while θ is still moving."""
+    """Inference at θ, started from an approximation near it.
+
+    `brief`: a few steps only, while θ is still moving, or averages at few points.
+    """
 
     def __call__(self, theta: Array, near: Approximation | None, *, brief: bool) -> Approximation: ...
 
@@ -402,6 +407,7 @@ def maximise(  # noqa: PLR0913
         found = run(theta, found, brief=False)
         return Maximum(theta, found, found.status, Moments.none(found.q.mean.size), nothing)
     surface = _Surface(run, choices, objective, moves=moves, found=found)
+    surface.rough = jointly is not None
     if choices.parameters:
         best = _climbed(surface, theta)
     elif jointly is not None:
@@ -425,6 +431,9 @@ class _Surface:
     ) -> None:
         self.run, self.choices, self.objective, self.moves, self.last = run, choices, objective, moves, found
         self.flat, self.slack = self._flat(moves), 0.1 * (FLAT if moves else ROUGHLY_FLAT)
+        self.rough = (
+            False  # whether a brief run differs by a coarser rule alone, which a difference of evidences may have
+        )
         self.brief, self.most_rounds = not moves, MOST_ROUNDS if moves else MOST_BRIEF_ROUNDS
 
     def _flat(self, moves: bool) -> float:
@@ -631,7 +640,10 @@ def _scales_ratio(surface: _Surface, best: Evaluation) -> float:
     Else evidences and slopes come from inference itself: at three knots for one scale, and at nodes for two. More than
     two are integrated by Laplace's method. NaN where inference fails on the way, or the integrand has no maximum.
     """
+    surface.last, surface.brief = best.found, surface.rough
     try:
+        if surface.rough:
+            best = best._replace(found=surface.found(best.theta))
         peak = _at_peak(surface, best)
         integrated = _one_scale_integrated if surface.choices.n_scales == 1 else _several_scales_integrated
         return integrated(surface, peak) - best.found.log_evidence
@@ -670,7 +682,6 @@ class Peak(NamedTuple):
 def _at_peak(surface: _Surface, best: Evaluation) -> Peak:
     """The maximum of the integrand, by frozen likelihoods, each taken where the last one has its maximum."""
     n = surface.choices.n_scales
-    surface.last, surface.brief = best.found, False
     peak = _peak_of(surface, best._replace(value=best.found.log_evidence, slope=best.slope[:n]))
     for _ in range(MOST_PEAKS):
         if not peak.errs(peak.around.mean):
@@ -712,12 +723,16 @@ def _one_scale_integrated(surface: _Surface, peak: Peak) -> float:
     from scipy.interpolate import CubicHermiteSpline
 
     mode, width = float(peak.around.mean[0]), float(peak.around.root[0, 0])
-    at = np.unique(np.clip(mode + width * np.array(KNOTS), *LOG_SCALE_BOUNDS))
+    at = np.clip(mode + width * np.array(KNOTS if width > WIDE else FEW_KNOTS), *LOG_SCALE_BOUNDS)
     far = any(peak.errs(np.array([it])) for it in at)
-    value, slope = np.empty((2, len(at)))
-    for k, it in enumerate(at):
-        knot = _at_scales(surface, peak, np.array([it]))[2:4] if far else peak.frozen(np.array([it]))
-        value[k], slope[k] = knot[0], knot[1][0]
+    here = peak.at
+    knots = {float(here.theta[0]): (here.value, float(here.slope[0]))}
+    for it in at:
+        if np.abs(it - np.array([*knots])).min() > APART * width:
+            knot = _at_scales(surface, peak, np.array([it]))[2:4] if far else peak.frozen(np.array([it]))
+            knots[float(it)] = knot[0], float(knot[1][0])
+    at = np.sort([*knots])
+    value, slope = np.array([knots[float(it)] for it in at]).T
     theta = np.linspace(*LOG_SCALE_BOUNDS, FINE)
     inside = np.clip(theta, at[0], at[-1])
     log_evidence = CubicHermiteSpline(at, value, slope)(inside)

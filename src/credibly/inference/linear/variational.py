@@ -45,8 +45,8 @@ FLATTEST, STEEPEST = 0.05, 1.0  # of the first guess, beside the Fisher metric
 LEAST_DIAGONAL = 0.1  # that a step leaves of an element of the diagonal of C
 LONGEST_IN_SCALE = 1.0  # step in a log scale
 CLOSE = 1e-1  # squared standard deviations for each weight: from farther off a search with few points comes first
-ROUGH = 1e-4  # squared standard deviations for each weight to which few points lead, where averages need points
-NEAR = 1e-5  # squared standard deviations for each weight: below, what stops a search is the rounding of averages
+ROUGH = 1e-4  # … to which few points lead, and below which it is their errors that stop a search,
+NEAR = 1e-5  # or those of nodes
 FARTHEST = 1e16  # squared standard deviations to go: averages over such a start are of its tails alone, or no numbers;
 NARROWER, NARROWINGS = 16.0, 40  # so its precision becomes so many times as large, so often at most
 
@@ -229,7 +229,8 @@ def variational_with_scales(
 def _search(bound: Bound, start: Gaussian, theta: Array, controls: Controls) -> tuple[Array, Approximation]:
     M, objective, all_points = start.mean.size, bound.objective, bound.points
     most = int(np.clip(PAIR_NUMBERS / (2 * M**2), FEWEST_PAIRS, MOST_PAIRS))
-    few = all_points > FEW_POINTS and n_outputs(objective.likelihood) > BY_NODES
+    at_points = n_outputs(objective.likelihood) > BY_NODES
+    few, nearest = all_points > FEW_POINTS and at_points, ROUGH if at_points else NEAR
     bound.points = FEW_POINTS if few else all_points
     state, pairs, status = _first(bound, start, theta), list[Pair](), Status.STEP_LIMIT
     if few and bound.level(state, CLOSE * M):
@@ -242,7 +243,7 @@ def _search(bound: Bound, start: Gaussian, theta: Array, controls: Controls) -> 
             break
         new = _natural_step(bound, state) if not pairs and state.rise > FAR * M else None
         if new is None and not (few and bound.level(state, ROUGH * M)):
-            near = bound.level(state, NEAR * M)
+            near = bound.level(state, nearest * M)
             new = _step(bound, state, pairs, SMALLEST_NEAR if near else SMALLEST_STEP)
             if new is None and pairs and not near:
                 pairs = []
